@@ -1,0 +1,90 @@
+# One command a paper: `make repro-<paper>`. `make help` lists the rest.
+
+# Choices, passed on only if given: make repro-bahdanau SCALE=smoke ARGS="model.hidden=128"
+SCALE ?= small
+TABLE ?=
+ROW ?=
+SEEDS ?=
+ARGS ?=
+FRESH ?=
+RUN ?=
+TORCH_INDEX ?=
+
+supported = import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
+PYTHON ?= $(shell for p in python3.12 python3.11 python3; do "$$p" -c '$(supported)' 2>/dev/null && echo "$$p" && break; done)
+PY := .venv/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+LOCKED := .venv/.locked
+READY := .venv/.ready
+
+paper = $(subst -,_,$*)
+papers = $(patsubst reproductions/%/published.yaml,%,$(wildcard reproductions/*/published.yaml))
+known = $(if $(filter $(paper),$(papers)),,$(error no paper "$(paper)"; there is: $(papers)))
+choice = $(strip scale=$(SCALE) $(if $(TABLE),table=$(TABLE)) $(if $(ROW),row=$(ROW)) $(if $(SEEDS),seeds=$(SEEDS)) \
+	$(if $(FRESH),fresh=$(FRESH)) $(ARGS))
+
+.PHONY: help setup check test bench-nmt translate clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {sub(/%/, "<paper>", $$1); printf "  make %-18s %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo "  papers: $(papers)"
+	@echo "  SCALE=smoke|small|paper  toy data; real text, the default; the paper's own data and sizes"
+	@echo "  TABLE=<name> ROW=<name>  only this table (bahdanau_1), only this row"
+	@echo "  SEEDS=1,2,3              seeds of each row"
+	@echo "  ARGS=\"key=value ...\"     overrides, or a new ablation; arguments of pytest for make test"
+	@echo "  FRESH=1                  re-run rows that are stored already"
+	@echo "  RUN=<folder>             the trained run that translate uses"
+	@echo "  TORCH_INDEX=<address>    index to take torch from, such as PyTorch's own for cpu"
+	@echo "  PYTHON=<interpreter>     Python 3.11 or 3.12 to make the environment with"
+
+setup: $(READY)  ## make the environment, .venv
+
+# torch goes first and by its exact version: an open range may pull another build of several GB.
+$(LOCKED): requirements.lock
+	@python=$$(command -v python3 || command -v python) || { \
+		echo "Python 3.11 or 3.12 is needed. Debian: apt-get install python3 python3-venv; macOS: brew install python@3.12" >&2; \
+		exit 1; }; "$$python" -I reproductions/preflight.py "$(PYTHON)" "$(TORCH_INDEX)"
+	"$(PYTHON)" -m venv --clear .venv
+	$(PIP) $(if $(TORCH_INDEX),--index-url "$(TORCH_INDEX)") "$$(grep '^torch==' requirements.lock)"
+	$(PIP) -r requirements.lock
+	@touch $@
+
+$(READY): pyproject.toml $(LOCKED)
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+check: $(READY)  ## lint, format, types, import rules
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright --pythonpath $(PY)
+	$(PY) -m pytest -q tests/test_layers.py
+
+test: $(READY)  ## all tests, on two cores
+	@cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
+		OMP_NUM_THREADS=1 TRITON_CACHE_DIR="$$cache" $(PY) -m pytest -q -n 2 $(ARGS)
+
+# A failed row makes the exit code 1, and the report shows it: so the report is written all the same.
+repro-%: $(READY)  ## train the rows of its tables, then report
+	$(known)@$(PY) -m reproductions.train paper=$(paper) $(choice); failed=$$?; \
+		$(PY) -m reproductions.report paper=$(paper) scale=$(SCALE) && exit $$failed
+
+dry-run-%: $(READY)  ## compose every row, and run one batch of each
+	$(known)$(PY) -m reproductions.train paper=$(paper) dry_run=true $(choice)
+
+report-%: $(READY)  ## report on the runs there are
+	$(known)$(PY) -m reproductions.report paper=$(paper) scale=$(SCALE)
+
+results-%: $(READY)  ## write the report into its tracked RESULTS.md
+	$(known)$(PY) -m reproductions.report paper=$(paper) scale=$(SCALE) results=true
+
+bench-nmt: $(READY)  ## speed of training and decoding
+	$(PY) -m reproductions.bench bench=nmt scale=$(SCALE) $(ARGS)
+
+translate: $(READY)  ## translate standard input with the model of RUN
+	@$(if $(RUN),,$(error give the run: make translate RUN=runs/bahdanau/small/rnnsearch_30-s1 < text))$(PY) -m reproductions.translate run="$(RUN)" $(ARGS)
+
+clean:  ## remove caches; runs and .venv stay
+	rm -rf .pytest_cache .ruff_cache .hypothesis outputs multirun build *.egg-info
+	find common data reproductions tests -name __pycache__ -type d -prune -exec rm -rf {} +

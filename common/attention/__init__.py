@@ -1,0 +1,1 @@
+"""Attention as functions of tensors: scores, and what becomes of them."""

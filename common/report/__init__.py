@@ -1,0 +1,1 @@
+"""A report joins published numbers, results of runs and claims. It needs neither torch nor a network."""

@@ -1,0 +1,171 @@
+"""Evaluates claims: an effect with its interval, a p-value corrected over the paper's claims, one verdict each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from common.report.claims import Claim, Claims
+from common.report.effects import Missing, Sample, read_systems
+from common.report.measures import Field
+from common.report.results import Results, Row
+from common.report.scores import Array
+from common.report.stats import LEVEL, RESAMPLES, Estimate, System, bootstrap, holm
+
+REPRODUCED = "reproduced"
+DIRECTION_ONLY = "direction only"
+CONTRADICTED = "contradicted"
+INCONCLUSIVE = "inconclusive"
+NOT_TESTABLE = "not testable here"
+NOT_RUN = "not run"
+VERDICTS = (REPRODUCED, DIRECTION_ONLY, CONTRADICTED, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)
+BUDGET = Field("train.target_tokens")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict on one claim and what it rests on. `effect` is in the claim's unit; None where nothing was computed.
+
+    `seeds` and `budget` (target tokens) by row; `detectable`: minimal detectable effect, for a ratio as a factor.
+    """
+
+    claim: Claim
+    verdict: str
+    reason: str = ""
+    effect: Estimate | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    favours: bool = False
+    detectable: float | None = None
+    seeds: tuple[tuple[str, int], ...] = ()
+    budget: tuple[tuple[str, float], ...] = ()
+    clusters: int = 0
+    sentences: int = 0
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether some row has a single seed, so that the interval knows nothing of its spread over seeds."""
+        return any(n == 1 for _, n in self.seeds)
+
+
+def evaluate(claims: Claims, results: Results, *, resamples: int = RESAMPLES) -> list[Outcome]:
+    """Give a verdict for every claim, in order. p-values are corrected over all claims that were tested."""
+    tested = [_test(claim, claims, results, resamples) for claim in claims.claims]
+    adjusted = iter(holm([outcome.p for outcome in tested if outcome.p is not None]))
+    return [_decide(outcome, next(adjusted)) if outcome.p is not None else outcome for outcome in tested]
+
+
+def _test(claim: Claim, claims: Claims, results: Results, resamples: int) -> Outcome:
+    if results.scale in claim.not_testable:
+        return Outcome(claim, NOT_TESTABLE, claim.not_testable[results.scale])
+    rows = [results.rows[row] for row in claim.rows if row in results.rows and results.rows[row].ok]
+    if len(rows) < len(claim.rows):
+        absent = [row for row in claim.rows if row not in [found.id for found in rows]]
+        return Outcome(claim, NOT_RUN, f"no finished run of {', '.join(absent)}")
+    checksums = {run.record["data_checksum"] for row in rows for run in row.ok}
+    if len(checksums) > 1:
+        return Outcome(claim, NOT_RUN, "the rows were run on different data: run them again with FRESH=1")
+    try:
+        systems, sample = read_systems(
+            rows,
+            claim.reading,
+            claims.bins,
+            slope=claim.kind == "slope",
+            relative=claim.relative,
+            baseline=claim.baseline,
+        )
+        return _measured(claim, rows, systems, sample, resamples)
+    except Missing as missing:
+        return Outcome(claim, NOT_RUN, str(missing))
+
+
+def _measured(claim: Claim, rows: list[Row], systems: list[System], sample: Sample | None, resamples: int) -> Outcome:
+    """Estimate the effect. Of an ordering of several rows the weakest step speaks: all steps must hold."""
+    pairs = list(pairwise(systems)) if claim.kind == "ordering" else [tuple(systems)]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a score of zero: refused below, with words
+        steps = [bootstrap(pair, _combination(claim), resamples=resamples)[0] for pair in pairs]
+    if not all(np.isfinite([step.value, step.low, step.high]).all() for step in steps):
+        raise Missing("the effect is undefined: a score of zero, or too few sentences in some resample")
+    effect = min(steps, key=lambda step: claim.direction * step.value / (step.se or 1.0))
+    p, favours = _p_value(claim, effect)
+    shown = _exponential(effect) if claim.kind == "ratio" else effect
+    return Outcome(
+        claim=claim,
+        verdict=INCONCLUSIVE,
+        effect=shown,
+        p=p,
+        favours=favours,
+        detectable=float(np.exp(effect.detectable)) if claim.kind == "ratio" else effect.detectable,
+        seeds=tuple((row.id, len(row.ok)) for row in rows),
+        budget=tuple((row.id, tokens) for row in rows if (tokens := _budget(row)) is not None),
+        clusters=sample.clusters if sample else 0,
+        sentences=sample.sentences if sample else 0,
+        remarks=_remarks(rows, systems, sample),
+    )
+
+
+def _combination(claim: Claim) -> Callable[[Sequence[Array]], Array]:
+    if claim.kind == "ratio":
+        return lambda scores: np.log(scores[0]) - np.log(scores[1])
+    if len(claim.rows) == 1:
+        return lambda scores: scores[0]
+    return lambda scores: scores[0] - scores[1]
+
+
+def _p_value(claim: Claim, effect: Estimate) -> tuple[float, bool]:
+    """Two-sided p-value, and whether the effect lies on the claim's side."""
+    if claim.margin is not None:
+        within, beyond = effect.p_within(claim.margin), _p_beyond(effect, claim.margin)
+        return min(1.0, 2 * min(within, beyond)), abs(effect.value) < claim.margin
+    null = float(np.log(claim.null)) if claim.kind == "ratio" else claim.null
+    return effect.p_differs(null), claim.direction * (effect.value - null) > 0
+
+
+def _p_beyond(effect: Estimate, margin: float) -> float:
+    return effect.p_above(margin) if effect.value > 0 else effect.p_below(-margin)
+
+
+def _decide(outcome: Outcome, p_holm: float) -> Outcome:
+    """Holm's p decides whether anything can be concluded; then the direction; then the size."""
+    claim, effect = outcome.claim, outcome.effect
+    assert effect is not None
+    significant = p_holm < LEVEL and (claim.margin is not None or not effect.low <= claim.null <= effect.high)
+    if not significant:
+        verdict, reason = INCONCLUSIVE, _why_inconclusive(effect)
+    elif not outcome.favours:
+        verdict, reason = CONTRADICTED, ""
+    elif claim.big_enough(effect.value):
+        verdict, reason = REPRODUCED, ""
+    else:
+        verdict, reason = DIRECTION_ONLY, "the size is outside the band stated beforehand"
+    return replace(outcome, verdict=verdict, reason=reason, p_holm=p_holm)
+
+
+def _why_inconclusive(effect: Estimate) -> str:
+    return "one value has no interval" if effect.se == 0 else "after correction the data agree with no effect"
+
+
+def _exponential(effect: Estimate) -> Estimate:
+    value, low, high = np.exp([effect.value, effect.low, effect.high])
+    return replace(effect, value=float(value), low=float(low), high=float(high))
+
+
+def _budget(row: Row) -> float | None:
+    tokens = [value for run in row.ok if (value := run.number(BUDGET)) is not None]
+    return sum(tokens) / len(tokens) if tokens else None
+
+
+def _remarks(rows: Sequence[Row], systems: list[System], sample: Sample | None) -> tuple[str, ...]:
+    remarks = []
+    if sample is not None and len(rows) > 1:
+        points = [system.scores(np.ones((1, system.sums.shape[1])))[0].mean() for system in systems]
+        remarks.append("; ".join(f"{row.label} {point:.2f}" for row, point in zip(rows, points, strict=True)))
+    if sample is not None and sample.dropped:
+        remarks.append(f"{sample.dropped} sentences left out that not every run has")
+    if stale := [row.id for row in rows if row.stale]:
+        remarks.append(f"stale: {', '.join(stale)}")
+    return tuple(remarks)

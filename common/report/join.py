@@ -1,0 +1,127 @@
+"""The join: published numbers, results and claims make one report, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from common.report.claims import Claims
+from common.report.compare import evaluate
+from common.report.figures import alignment_views, learning_curves, length_view
+from common.report.measures import Measure
+from common.report.published import Published, Table
+from common.report.results import Results, Run
+from common.report.stats import RESAMPLES
+from common.report.tables import ablations_view, fact_text, note, recorded_mismatches, scorers_view, table_view
+from common.report.views import Report, RunView
+
+# What is said of each run: title -> path in result.json.
+FACTS = {
+    "commit": "git_commit",
+    "uncommitted changes": "git_dirty",
+    "data": "data.name",
+    "data source": "data.source",
+    "data licence": "data.licence",
+    "domain": "data.domain",
+    "data counts": "data.counts",
+    "data checksum": "data_checksum",
+    "config hash": "config_hash",
+    "source hash": "source_hash",
+    "versions": "versions",
+    "hardware": "hardware",
+    "started": "started",
+    "seconds": "seconds",
+    "peak memory, bytes": "peak_memory_bytes",
+    "decoding": "decode",
+}
+
+
+def build_report(published: Published, claims: Claims, results: Results, *, resamples: int = RESAMPLES) -> Report:
+    """Join the three. Raises ValueError where runs disagree on their test items."""
+    tables = [table for table in published.tables if table.measured]
+    scored = [table for table in tables if any(isinstance(column.ours, Measure) for column in table.columns)]
+    plots = [(table, table.plot) for table in published.tables if table.plot]
+    lengths = [length_view(table, plot, results, claims.bins) for table, plot in plots if plot.kind == "length"]
+    views = [
+        view for table, plot in plots if plot.kind == "alignment" for view in alignment_views(table, plot, results)
+    ]
+    scorers = [view for table in scored if (view := scorers_view(table, results))]
+    shown = {view.table.id for view in [*filter(None, lengths), *views]}
+    shared, runs = _provenance(results)
+    return Report(
+        published=published,
+        claims=claims,
+        results=results,
+        outcomes=tuple(evaluate(claims, results, resamples=resamples)),
+        tables=tuple(table_view(table, results) for table in tables),
+        scorers=scorers[0] if scorers else None,
+        lengths=tuple(filter(None, lengths)),
+        alignments=tuple(views),
+        ablations=ablations_view(scored[0], results) if scored else None,
+        curves=learning_curves(results),
+        not_run=tuple(_not_run(published, results, shown)),
+        shared_facts=shared,
+        runs=runs,
+        warnings=tuple(_warnings(results)),
+    )
+
+
+def _not_run(published: Published, results: Results, shown: set[str]) -> list[tuple[str, str]]:
+    """What has no value of ours, and why: whole tables and figures first, then rows, then runs."""
+    listed = [(table.title, table.not_run) for table in published.tables if table.not_run]
+    for table in published.tables:
+        if table.plot and table.id not in shown and not table.not_run:
+            listed.append((table.title, f"no finished run at scale {results.scale} has what this figure needs"))
+    rows: dict[str, str] = {}
+    for table in published.tables:
+        for row in table.rows if table.measured else ():
+            if not (row.id in results.rows and results.rows[row.id].ok):
+                rows.setdefault(row.label, _why_not(table, row.id, results))
+    listed += rows.items()
+    return listed + [(name, "unfinished: the folder has no result.json") for name in results.unfinished]
+
+
+def _why_not(table: Table, row_id: str, results: Results) -> str:
+    row = table.row(row_id)
+    assert row is not None
+    if row.not_run:
+        return row.not_run
+    found = results.rows.get(row_id)
+    return note(None, found) if found else f"no run at scale {results.scale}"
+
+
+def _warnings(results: Results) -> list[str]:
+    warnings = recorded_mismatches(results)
+    if len({run.field("data_checksum") for run in results.runs if run.ok}) > 1:
+        warnings.append("the runs below were made on different data: their values are not comparable with each other")
+    if stale := [run.folder.name for run in results.runs if run.stale]:
+        warnings.append(f"stale, made by another version of the sources (FRESH=1 runs them again): {', '.join(stale)}")
+    if dirty := [run.folder.name for run in results.runs if run.field("git_dirty")]:
+        warnings.append(f"made with uncommitted changes: {', '.join(dirty)}")
+    return warnings
+
+
+def _provenance(results: Results) -> tuple[dict[str, str], tuple[RunView, ...]]:
+    """Facts that all runs share, and per run those that differ."""
+    facts = {run.folder.name: _facts(run) for run in results.runs}
+    shared = {
+        title: values[0]
+        for title in FACTS
+        if (values := [every.get(title, "") for every in facts.values()]) and values[0] and len(set(values)) == 1
+    }
+    runs = tuple(
+        RunView(run.folder.name, _status(run), _without(facts[run.folder.name], shared), run.command)
+        for run in results.runs
+    )
+    return shared, runs
+
+
+def _facts(run: Run) -> dict[str, str]:
+    return {title: text for title, path in FACTS.items() if (text := fact_text(run.field(path)))}
+
+
+def _without(facts: Mapping[str, str], shared: Mapping[str, str]) -> dict[str, str]:
+    return {title: text for title, text in facts.items() if title not in shared}
+
+
+def _status(run: Run) -> str:
+    return "failed" if not run.ok else "stale" if run.stale else "ok"

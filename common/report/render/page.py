@@ -1,0 +1,83 @@
+"""report.html: one self-contained page, no network, no script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common.report.render import figures_html as figures
+from common.report.render import tables_html as tables
+from common.report.render import text
+from common.report.render.markup import Markup, join, tag
+from common.report.render.verdicts_html import badge, verdicts
+from common.report.views import Report
+
+STYLE = Path(__file__).with_name("style.css")
+SECTIONS = (
+    ("verdicts", "Verdicts"),
+    ("tables", "Ours beside published"),
+    ("length", "Source length"),
+    ("alignments", "Alignments"),
+    ("training", "Training"),
+    ("not-run", "Not run"),
+    ("provenance", "Provenance"),
+)
+
+
+def page(report: Report) -> str:
+    """The whole report as one HTML document that is also well-formed XML."""
+    bodies = {
+        "verdicts": verdicts(report.outcomes),
+        "tables": _scores(report),
+        "length": join(figures.length(view, report.row_order) for view in report.lengths) or _nothing(report),
+        "alignments": join(figures.alignments(view) for view in report.alignments) or _nothing(report),
+        "training": _training(report),
+        "not-run": tables.not_run(report.not_run),
+        "provenance": tables.provenance(report),
+    }
+    sections = [tag("section", tag("h2", title), bodies[name], id=name) for name, title in SECTIONS]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"{report.published.paper}, scale {report.scale}: results"),
+        tag("style", Markup(STYLE.read_text(encoding="utf-8"))),
+    )
+    body = tag("body", tag("main", _header(report), sections))
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _header(report: Report) -> Markup:
+    published = report.published
+    seeds = sorted({len(row.ok) for row in report.results.papers if row.ok})
+    runs = f"{sum(run.ok for run in report.results.runs)} finished runs"
+    counts = f", {seeds[0]}{f' to {seeds[-1]}' if len(seeds) > 1 else ''} seeds a row" if seeds else ""
+    link = tag("a", f"arXiv {published.arxiv}", href=f"https://arxiv.org/abs/{published.arxiv}")
+    note = text.data_note(report)
+    return tag(
+        "header",
+        tag("p", f"Results at scale {report.scale}: {runs}{counts}", class_="kicker"),
+        tag("h1", published.title),
+        tag("p", f"{', '.join(published.authors)}. {published.venue}. ", link, class_="soft"),
+        tag("ul", [tag("li", badge(verdict, f"{n} {verdict}")) for verdict, n in text.tally(report)], class_="tally"),
+        tag("p", note, class_="note") if note else "",
+        [tag("p", f"Warning: {warning}.", class_="note warning") for warning in report.warnings],
+        tag("nav", [tag("a", title, href=f"#{name}") for name, title in SECTIONS], aria_label="Sections"),
+    )
+
+
+def _scores(report: Report) -> Markup:
+    first, rest = report.tables[:1], [view for view in report.tables[1:] if view.counts]
+    parts = [tables.published_table(view) for view in [*first, *rest]]
+    parts += [tables.scorers(report.scorers)] if report.scorers else []
+    parts += [tables.ablations(report.ablations)] if report.ablations else []
+    return join(parts)
+
+
+def _training(report: Report) -> Markup:
+    """Tables of run facts (no test score in them) and the learning curves."""
+    parts = [tables.published_table(view) for view in report.tables[1:] if not view.counts]
+    return join(parts, figures.curves(report.curves, report.row_order))
+
+
+def _nothing(report: Report) -> Markup:
+    return tag("p", f"No finished run at scale {report.scale} has what this section needs.", class_="soft")

@@ -1,0 +1,149 @@
+"""The tables of a page. Each scrolls in a frame of its own, so that the page never does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common.report.published import Column
+from common.report.render import text
+from common.report.render.markup import Markup, join, tag
+from common.report.stats import Estimate
+from common.report.views import AblationsView, Cell, Report, ScorersView, TableView
+
+
+def framed(label: str, *parts: Markup | Sequence[Markup]) -> Markup:
+    """A table in a frame that scrolls sideways, reachable by keyboard."""
+    return tag("div", tag("table", *parts), class_="scroll", tabindex=0, role="region", aria_label=label)
+
+
+def head(*rows: Sequence[Markup]) -> Markup:
+    """Header rows."""
+    return tag("thead", [tag("tr", row) for row in rows])
+
+
+def published_table(view: TableView) -> Markup:
+    """A published table: per column ours, published and, for scores, ours - published."""
+    groups = [tag("th", "", class_="words"), tag("th", "")]
+    names = [tag("th", "Model", scope="col", class_="words"), tag("th", "seeds", scope="col")]
+    for i, column in enumerate(view.columns):
+        parts = _parts(view, i, column)
+        count = f" (n = {view.counts[column.id]})" if column.id in view.counts else ""
+        groups.append(tag("th", column.label + count, colspan=len(parts), scope="colgroup", class_="group start"))
+        names += [tag("th", name, scope="col", class_="start" if j == 0 else None) for j, name in enumerate(parts)]
+    rows = []
+    for row in view.rows:
+        cells = [part for i, column in enumerate(view.columns) for part in _cells(view, i, column, row.cells[i])]
+        label = row.label + (" †" if row.note else "")
+        rows.append(tag("tr", tag("th", label, scope="row"), tag("td", str(row.seeds or "–")), cells))
+    table = view.table
+    return join(
+        tag("h3", f"{table.title}: {table.metric}"),
+        tag("p", table.caption, class_="caption"),
+        framed(table.title, head(groups, names), tag("tbody", rows)),
+        tag("p", text.sentences(table.protocol, table.comparable, table.notes), class_="caption"),
+        [tag("p", f"† {note}", class_="caption") for note in text.row_notes(view)],
+    )
+
+
+def _parts(view: TableView, index: int, column: Column) -> list[str]:
+    parts = ["ours"] if column.ours is not None else []
+    parts += ["published"] if view.has_published(index) else []
+    return parts + (["difference"] if view.has_difference(index) else [])
+
+
+def _cells(view: TableView, index: int, column: Column, cell: Cell) -> list[Markup]:
+    cells = [_value(cell.ours, column.digits, "start")] if column.ours is not None else []
+    if view.has_published(index):
+        class_ = "words" if isinstance(cell.published, str) else None if cells else "start"
+        cells.append(tag("td", text.published_text(cell, column), class_=class_))
+    if view.has_difference(index):
+        within = {None: "", True: "within tolerance", False: "outside tolerance"}[cell.within]
+        class_ = None if view.comparable else "apart"
+        cells.append(_value(cell.difference, column.digits, class_, sign=True, remark=within))
+    return cells
+
+
+def _value(
+    value: Estimate | float | str | None,
+    digits: int,
+    class_: str | None = None,
+    *,
+    sign: bool = False,
+    remark: str = "",
+) -> Markup:
+    """A value with its interval below."""
+    show = text.signed if sign else text.number
+    if isinstance(value, str):
+        return tag("td", value, class_="words start")
+    if isinstance(value, Estimate):
+        parts = [show(value.value, digits), tag("span", text.interval(value, digits), class_="interval")]
+    else:
+        parts = [] if value is None else [show(value, digits)]
+    return tag("td", parts, [tag("span", remark, class_="interval")] if remark else "", class_=class_)
+
+
+def scorers(view: ScorersView) -> Markup:
+    """The same hypotheses under each scorer."""
+    names = [tag("th", "Model", scope="col", class_="words"), *(tag("th", m.label, scope="col") for m in view.metrics)]
+    rows = [
+        tag(
+            "tr",
+            tag("th", r.label, scope="row"),
+            [_value(c.ours, 2) for c in r.cells],
+            tag("td", str(view.truncated[r.label])),
+        )
+        for r in view.rows
+    ]
+    signatures = [
+        tag("div", f"{m.label}: ", tag("code", s)) for m, s in zip(view.metrics, view.signatures, strict=True)
+    ]
+    return join(
+        tag("h3", "The same hypotheses under each scorer"),
+        framed("Scorers", head([*names, tag("th", "cut at the length limit", scope="col")]), tag("tbody", rows)),
+        tag("div", signatures, class_="caption"),
+    )
+
+
+def ablations(view: AblationsView) -> Markup:
+    """The user's own lines, apart from the published rows."""
+    names = [tag("th", "Line", scope="col", class_="words"), tag("th", "overrides", scope="col", class_="words")]
+    for column in view.columns:
+        names += [tag("th", column.label, scope="col"), tag("th", "against its base", scope="col")]
+    rows = []
+    for line in view.lines:
+        cells = [tag("td", tag("code", line.overrides), class_="words")]
+        for cell, difference in zip(line.row.cells, line.differences, strict=True):
+            cells += [_value(cell.ours, 2), _value(difference, 2, sign=True)]
+        label = tag("th", line.row.label, tag("div", f"base {line.base}", class_="soft"), scope="row")
+        rows.append(tag("tr", label, cells, tag("td", line.row.note, class_="words soft")))
+    return join(
+        tag("h3", "Ablations"),
+        tag("p", text.EXPLORATORY, class_="caption"),
+        framed("Ablations", head([*names, tag("th", "")]), tag("tbody", rows)),
+    )
+
+
+def not_run(items: Sequence[tuple[str, str]]) -> Markup:
+    """What has no value of ours, and why."""
+    if not items:
+        return tag("p", "Everything was run.")
+    return tag("dl", [join(tag("dt", what), tag("dd", why)) for what, why in items])
+
+
+def provenance(report: Report) -> Markup:
+    """Facts that all runs share; then each run with its own facts and the command that makes it again."""
+    if not report.runs:
+        return tag("p", "No run.")
+    facts = tag("dl", [join(tag("dt", title), tag("dd", value)) for title, value in report.shared_facts.items()])
+    rows = [
+        tag(
+            "tr",
+            tag("th", run.name, scope="row"),
+            tag("td", run.status, class_="words"),
+            tag("td", "; ".join(f"{title} {value}" for title, value in run.facts.items()), class_="words wide"),
+            tag("td", tag("code", run.command), class_="words wide"),
+        )
+        for run in report.runs
+    ]
+    names = [tag("th", name, scope="col", class_="words") for name in ("run", "status", "its own facts", "command")]
+    return join(facts, framed("Runs", head(names), tag("tbody", rows)))

@@ -1,0 +1,208 @@
+"""Results of runs: runs/<paper>/<scale>/<row>-s<seed>/result.json and the per-sentence files beside it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common.report.measures import Field, Measure
+from common.report.schema import Node, load_yaml
+from common.report.sentences import Alignment, Items, item_file, read_alignments
+
+SourceHash = Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One row trained or measured with one seed. `record` is the whole result.json."""
+
+    folder: Path
+    row: str
+    label: str
+    seed: int
+    ok: bool
+    error: str
+    ablation: tuple[str, ...]
+    stale: bool
+    record: Mapping[str, Any]
+    _cache: dict[Path, Items] = field(default_factory=dict, repr=False)
+
+    def field(self, path: str) -> Any:
+        """The value at a dotted path of result.json, or None."""
+        value: Any = self.record
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    def number(self, reading: Field) -> float | None:
+        """The number a field reading names, times its factor; None where the run has none."""
+        value = self.field(reading.path)
+        return float(value) * reading.factor if isinstance(value, (int, float)) else None
+
+    def items(self, measure: Measure) -> Items | None:
+        """The test items a measure reads, or None where the run left no such file."""
+        file, reader = item_file(self.folder, measure)
+        if file not in self._cache:
+            if not file.is_file():
+                return None
+            self._cache[file] = reader(file)
+        return self._cache[file]
+
+    def alignments(self) -> list[Alignment]:
+        """The drawn alignments, empty where the run has none."""
+        file = self.folder / "alignments.json"
+        return read_alignments(file) if file.is_file() else []
+
+    def curves(self) -> dict[str, list[tuple[float, float]]]:
+        """Columns of curves.csv against target tokens: name -> [(target tokens, value)], blanks left out."""
+        file = self.folder / "curves.csv"
+        curves: dict[str, list[tuple[float, float]]] = {}
+        if file.is_file():
+            with file.open(newline="", encoding="utf-8") as handle:
+                for line in csv.DictReader(handle):
+                    for name, text in line.items():
+                        if text:
+                            curves.setdefault(name, []).append((float(line["target_tokens"]), float(text)))
+        return curves
+
+    @property
+    def max_words(self) -> int | None:
+        """The longest sentence this run was trained on (data.max_words of its config); None where it has no limit."""
+        limit = read_config(self.folder).get("data", {}).get("max_words")
+        return limit if isinstance(limit, int) else None
+
+    @property
+    def command(self) -> str:
+        """A shell line that makes this run again: the recorded one, else the make target."""
+        recorded = self.field("command")
+        if recorded:
+            return str(recorded)
+        base = self.row.split("+")[0]
+        extra = f' ARGS="{" ".join(self.ablation)}"' if self.ablation else ""
+        return f"make repro-{self.record['paper']} SCALE={self.record['scale']} ROW={base} SEEDS={self.seed}{extra}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """All runs of one row, by seed."""
+
+    id: str
+    runs: tuple[Run, ...]
+
+    @property
+    def ok(self) -> list[Run]:
+        """The runs that finished."""
+        return [run for run in self.runs if run.ok]
+
+    @property
+    def failed(self) -> list[Run]:
+        """The runs that failed."""
+        return [run for run in self.runs if not run.ok]
+
+    @property
+    def label(self) -> str:
+        """The name to show."""
+        return self.runs[0].label
+
+    @property
+    def base(self) -> str | None:
+        """The row that this ablation line changes; None for a row of the paper."""
+        return self.id.split("+")[0] if self.runs[0].ablation or "+" in self.id else None
+
+    @property
+    def stale(self) -> bool:
+        """Whether any run was made by another version of the sources."""
+        return any(run.stale for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows by id; `unfinished` names folders without a result.json."""
+
+    paper: str
+    scale: str
+    folder: Path
+    rows: Mapping[str, Row]
+    unfinished: tuple[str, ...]
+
+    @property
+    def papers(self) -> list[Row]:
+        """Rows of the paper's own tables."""
+        return [row for row in self.rows.values() if row.base is None]
+
+    @property
+    def ablations(self) -> list[Row]:
+        """Lines a user added; never mixed with the paper's rows."""
+        return [row for row in self.rows.values() if row.base is not None]
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run."""
+        return [run for row in self.rows.values() for run in row.runs]
+
+
+def read_config(folder: Path) -> Mapping[str, Any]:
+    """The resolved config of a run; empty where it has none."""
+    file = folder / "config.yaml"
+    return load_yaml(file).data if file.is_file() else {}
+
+
+def load_results(runs: Path, paper: str, scale: str, source_hash: SourceHash) -> Results:
+    """Read every run of a paper at a scale. `source_hash(config)` is that of the present code: with another one, stale.
+
+    An absent folder gives no rows. Raises ValueError for a result.json that breaks the format.
+    """
+    folder = runs / paper / scale
+    loaded: list[Run] = []
+    unfinished: list[str] = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.is_dir() and "-s" in path.name:
+            if (path / "result.json").is_file():
+                loaded.append(_read_run(path, paper, scale, source_hash))
+            else:
+                unfinished.append(path.name)
+    return Results(paper, scale, folder, _group(loaded), tuple(unfinished))
+
+
+def _group(runs: Iterable[Run]) -> dict[str, Row]:
+    by_row: dict[str, list[Run]] = {}
+    for run in runs:
+        by_row.setdefault(run.row, []).append(run)
+    return {row: Row(row, tuple(sorted(members, key=lambda run: run.seed))) for row, members in by_row.items()}
+
+
+def _read_run(folder: Path, paper: str, scale: str, source_hash: SourceHash) -> Run:
+    file = folder / "result.json"
+    try:
+        node = Node(json.loads(file.read_text(encoding="utf-8")), file)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file}: not valid JSON: {error}") from error
+    row, seed = node.text("row"), node.get("seed", int)
+    for key, got, expected in (
+        ("paper", node.text("paper"), paper),
+        ("scale", node.text("scale"), scale),
+        ("row, seed", re.sub(r"[^\w.+=-]", "_", f"{row}-s{seed}"), folder.name),
+    ):
+        if got != expected:
+            raise node.error(key, f"got {got!r}, expected {expected!r} from the folder's path")
+    ok = node.choice("status", ("ok", "failed")) == "ok"
+    if ok:
+        for key in ("config_hash", "data_checksum"):
+            node.text(key)
+        node.child("metrics")
+    return Run(
+        folder=folder,
+        row=row,
+        label=node.text("label"),
+        seed=seed,
+        ok=ok,
+        error="" if ok else node.text("error"),
+        ablation=node.texts("ablation", ()),
+        stale=ok and node.text("source_hash") != source_hash(read_config(folder)),
+        record=node.data,
+    )

@@ -1,0 +1,173 @@
+"""Builds the tables of a report: ours beside published, the same text under each scorer, ablation lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from common.report.effects import Missing, field_values, mean_scores
+from common.report.measures import METRICS, Field, Measure
+from common.report.published import Column, PublishedRow, Table
+from common.report.results import Results, Row
+from common.report.stats import Estimate, System, bootstrap
+from common.report.views import AblationRow, AblationsView, Cell, RowView, ScorersView, TableView
+
+SCORERS = ("bleu", "bleu_detok", "chrf")
+
+
+def table_view(table: Table, results: Results) -> TableView:
+    """Join one published table with the results."""
+    comparable = results.scale in table.comparable_at
+    rows = []
+    for published in table.rows:
+        row = results.rows.get(published.id)
+        cells = tuple(_cell(table, column, published, row, comparable) for column in table.columns)
+        rows.append(
+            RowView(published.id, published.label, len(row.ok) if row else 0, note(published.not_run, row), cells)
+        )
+    return TableView(table, table.columns, tuple(rows), _counts(table, results), comparable)
+
+
+def note(reason: str | None, row: Row | None) -> str:
+    """What a reader must know about a row before reading its numbers."""
+    if row is None:
+        return f"not run: {reason}" if reason else "not run"
+    notes = [f"failed (seed {run.seed}): {run.error}" for run in row.failed]
+    return "; ".join(notes + ["stale: made by another version of the sources"] * row.stale)
+
+
+def _cell(table: Table, column: Column, published: PublishedRow, row: Row | None, comparable: bool) -> Cell:
+    theirs = published.values.get(column.id)
+    if row is None or not row.ok or column.ours is None:
+        return Cell(published=theirs)
+    cell = measured_cell(row, column.ours) if isinstance(column.ours, Measure) else field_cell(row, column.ours)
+    scored = isinstance(column.ours, Measure) or comparable
+    if not scored or not isinstance(theirs, float) or not isinstance(cell.ours, Estimate | float):
+        return Cell(cell.ours, cell.seeds, theirs)
+    difference = shifted(cell.ours, -theirs)
+    value = difference.value if isinstance(difference, Estimate) else difference
+    within = abs(value) <= table.tolerance if comparable and table.tolerance is not None else None
+    return Cell(cell.ours, cell.seeds, theirs, difference, within)
+
+
+def shifted(ours: Estimate | float, by: float) -> Estimate | float:
+    """Add a constant to a value, with its interval."""
+    if isinstance(ours, Estimate):
+        return Estimate(ours.value + by, ours.low + by, ours.high + by, ours.se, ours.df)
+    return ours + by
+
+
+def measured_cell(row: Row, measure: Measure) -> Cell:
+    """The mean score over seeds with its interval; empty where a run lacks the sentences."""
+    try:
+        (system,), _ = mean_scores([row], measure)
+    except Missing:
+        return Cell()
+    return Cell(bootstrap([system])[0], _by_seed(row, system))
+
+
+def _by_seed(row: Row, system: System) -> tuple[tuple[int, float], ...]:
+    values = system.scores(np.ones((1, system.sums.shape[1])))[0]
+    return tuple((run.seed, float(value)) for run, value in zip(row.ok, values, strict=True))
+
+
+def field_cell(row: Row, reading: Field) -> Cell:
+    """The mean of a number over seeds, or a text that the runs agree on."""
+    try:
+        (system,) = field_values([row], reading)
+    except Missing:
+        texts = {fact_text(run.field(reading.path)) for run in row.ok} - {""}
+        return Cell(" / ".join(sorted(texts)) or None)
+    seeds = _by_seed(row, system)
+    return Cell(sum(value for _, value in seeds) / len(seeds), seeds)
+
+
+def fact_text(value: object) -> str:
+    """Any value of result.json as a short text."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {fact_text(item)}" for key, item in value.items() if item not in (None, ""))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
+
+
+def _counts(table: Table, results: Results) -> dict[str, int]:
+    """Sentences behind each column (of the first row that has them)."""
+    counts: dict[str, int] = {}
+    for column in table.columns:
+        for row in (results.rows.get(published.id) for published in table.rows):
+            if isinstance(column.ours, Measure) and row and row.ok and column.id not in counts:
+                items = row.ok[0].items(column.ours)
+                if items is not None:
+                    counts[column.id] = len(items.ids)
+    return counts
+
+
+def scorers_view(table: Table, results: Results) -> ScorersView | None:
+    """The hypotheses of the first BLEU column of a table under every scorer; None for a table without one."""
+    measures = [
+        column.ours for column in table.columns if isinstance(column.ours, Measure) and column.ours.metric == "bleu"
+    ]
+    rows = [row for published in table.rows if (row := results.rows.get(published.id)) and row.ok]
+    if not measures or not rows:
+        return None
+    measure = measures[0]
+    views, truncated = [], {}
+    for row in rows:
+        cells = tuple(measured_cell(row, Measure(name, measure.split, measure.subset)) for name in SCORERS)
+        views.append(RowView(row.id, row.label, len(row.ok), "", cells))
+        truncated[row.label] = sum(items.truncated for run in row.ok if (items := run.items(measure)))
+    metrics = tuple(METRICS[name] for name in SCORERS)
+    signatures = tuple(_signature(rows, measure.split, name) for name in SCORERS)
+    return ScorersView(metrics, signatures, tuple(views), truncated)
+
+
+def _signature(rows: list[Row], split: str, metric: str) -> str:
+    """The signature that the runs recorded for <split>/<metric>; where they recorded none, the metric's own."""
+    recorded = {
+        run.record["metrics"].get(f"{split}/{metric}", {}).get("signature", "") for row in rows for run in row.ok
+    }
+    return " / ".join(sorted(recorded - {""})) or METRICS[metric].default_signature
+
+
+def recorded_mismatches(results: Results) -> list[str]:
+    """Scores in result.json that do not recompute from the sentences beside it: one sentence each."""
+    messages = []
+    for run in (run for run in results.runs if run.ok):
+        for key, entry in run.record.get("metrics", {}).items():
+            split, _, metric = key.partition("/")
+            items = run.items(Measure(metric, split)) if metric in SCORERS else None
+            if items is None or not isinstance(entry, Mapping):
+                continue
+            recomputed = float(METRICS[metric].score(items.statistics[METRICS[metric].statistic].sum(axis=0)))
+            if abs(recomputed - entry["value"]) > 0.005:
+                messages.append(
+                    f"{run.folder.name}: recorded {key} {entry['value']:.2f}, but its sentences give {recomputed:.2f}"
+                )
+    return messages
+
+
+def ablations_view(table: Table, results: Results) -> AblationsView | None:
+    """A line per ablation, with the measured columns of `table`; None where there is no ablation."""
+    columns = [column for column in table.columns if isinstance(column.ours, Measure)]
+    lines = []
+    for row in results.ablations:
+        cells = tuple(_cell(table, column, PublishedRow(row.id, row.label, {}, None), row, False) for column in columns)
+        base = results.rows.get(row.base or "")
+        differences = tuple(_against(row, base, column) for column in columns)
+        view = RowView(row.id, row.label, len(row.ok), note(None, row), cells)
+        lines.append(
+            AblationRow(view, base.label if base else str(row.base), " ".join(row.runs[0].ablation), differences)
+        )
+    return AblationsView(tuple(columns), tuple(lines)) if lines else None
+
+
+def _against(row: Row, base: Row | None, column: Column) -> Estimate | None:
+    if base is None or not base.ok or not row.ok or not isinstance(column.ours, Measure):
+        return None
+    try:
+        systems, _ = mean_scores([row, base], column.ours)
+    except Missing:
+        return None
+    return bootstrap(systems, lambda scores: scores[0] - scores[1])[0]

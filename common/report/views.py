@@ -1,0 +1,169 @@
+"""What a report shows, as plain data: each renderer draws the same views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from common.report.claims import Claims
+from common.report.compare import Outcome
+from common.report.measures import Metric
+from common.report.published import Column, Published, Table
+from common.report.results import Results
+from common.report.sentences import Alignment
+from common.report.stats import Estimate
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value of ours beside the published one. `seeds`: (seed, value) behind `ours`.
+
+    `difference` is ours - published; `within`: whether it is inside the table's tolerance, None where not comparable.
+    """
+
+    ours: Estimate | float | str | None = None
+    seeds: tuple[tuple[int, float], ...] = ()
+    published: float | str | None = None
+    difference: Estimate | float | None = None
+    within: bool | None = None
+
+
+@dataclass(frozen=True)
+class RowView:
+    """One line of a table: `note` says what is special about it (failed, stale, not run and why)."""
+
+    id: str
+    label: str
+    seeds: int
+    note: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A published table with our values. `counts`: sentences behind a column, by column id."""
+
+    table: Table
+    columns: tuple[Column, ...]
+    rows: tuple[RowView, ...]
+    counts: Mapping[str, int]
+    comparable: bool
+
+    def has_published(self, index: int) -> bool:
+        """Whether the paper prints this column for any row."""
+        return any(row.cells[index].published is not None for row in self.rows)
+
+    def has_difference(self, index: int) -> bool:
+        """Whether any row has a difference to show in this column."""
+        return any(row.cells[index].difference is not None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class ScorersView:
+    """The same hypotheses under each scorer. `signatures` go with `metrics`; `truncated` hypotheses by row label."""
+
+    metrics: tuple[Metric, ...]
+    signatures: tuple[str, ...]
+    rows: tuple[RowView, ...]
+    truncated: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line over source lengths: (mean length, estimate) per bin. `limit`: the longest training sentence."""
+
+    row: str
+    label: str
+    points: tuple[tuple[float, Estimate], ...]
+    limit: int | None
+    control: bool
+
+
+@dataclass(frozen=True)
+class LengthView:
+    """Scores against source length. `bins`: (low, high, sentences); `omitted`: too small; `beyond`: longer ones."""
+
+    table: Table
+    bins: tuple[tuple[int, int, int], ...]
+    omitted: tuple[tuple[int, int, int], ...]
+    beyond: int
+    panels: tuple[tuple[Metric, tuple[Series, ...]], ...]
+
+
+@dataclass(frozen=True)
+class AlignmentView:
+    """Alignments of one row, for a published figure that shows such."""
+
+    table: Table
+    label: str
+    seed: int
+    alignments: tuple[Alignment, ...]
+
+
+@dataclass(frozen=True)
+class AblationRow:
+    """A line of the user's own: values as in the first table, and the difference to the row that it changes."""
+
+    row: RowView
+    base: str
+    overrides: str
+    differences: tuple[Estimate | None, ...]
+
+
+@dataclass(frozen=True)
+class AblationsView:
+    """All ablation lines, with the measured columns of the first table."""
+
+    columns: tuple[Column, ...]
+    lines: tuple[AblationRow, ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One learning curve: (target tokens, value)."""
+
+    row: str
+    label: str
+    seed: int
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class RunView:
+    """Where one run comes from."""
+
+    name: str
+    status: str
+    facts: Mapping[str, str]
+    command: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a renderer needs."""
+
+    published: Published
+    claims: Claims
+    results: Results
+    outcomes: tuple[Outcome, ...]
+    tables: tuple[TableView, ...]
+    scorers: ScorersView | None = None
+    lengths: tuple[LengthView, ...] = ()
+    alignments: tuple[AlignmentView, ...] = ()
+    ablations: AblationsView | None = None
+    curves: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
+    not_run: tuple[tuple[str, str], ...] = ()
+    shared_facts: Mapping[str, str] = field(default_factory=dict)
+    runs: tuple[RunView, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def scale(self) -> str:
+        """The scale of the runs."""
+        return self.results.scale
+
+    @property
+    def row_order(self) -> list[str]:
+        """Rows in the order of the first table, then all others: the colour of a row is the same in every figure."""
+        listed = [row.id for view in self.tables[:1] for row in view.rows]
+        return listed + [row for row in self.results.rows if row not in listed]

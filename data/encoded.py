@@ -1,0 +1,78 @@
+"""Pairs as ids in flat arrays: a batch is then a gather, cheap enough to need no worker processes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from data.batch import Seq2SeqBatch
+from data.vocab import BOS, EOS, PAD, Vocab
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        lengths = np.concatenate([np.zeros(1, np.int64), *(part.lengths for part in parts)])
+        return cls(np.concatenate([part.values for part in parts]), np.cumsum(lengths))
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """These rows, in this order."""
+        lengths = self.lengths[rows]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        place = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return type(self)(self.values[place], offsets)
+
+    def padded(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B, longest) ids with PAD on the right."""
+        part = self.select(rows)
+        mask = np.arange(part.lengths.max()) < part.lengths[:, None]
+        ids = np.full(mask.shape, PAD, dtype=np.int64)
+        ids[mask] = part.values
+        return ids
+
+
+def encode(tokens: pa.ListArray, vocab: Vocab) -> Ragged:
+    """Ids of a column of token lists, each row with EOS at its end."""
+    lengths = tokens.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    distinct = tokens.flatten().dictionary_encode()
+    ids = np.asarray(vocab.encode(distinct.dictionary.to_pylist()), dtype=np.int32)
+    words = ids[distinct.indices.to_numpy(zero_copy_only=False)]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + 1)])
+    values = np.empty(offsets[-1], dtype=np.int32)
+    ends = offsets[1:] - 1
+    is_word = np.ones(len(values), dtype=bool)
+    is_word[ends] = False
+    values[is_word] = words
+    values[ends] = EOS
+    return Ragged(values, offsets)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One split: both sides of every pair, words and EOS."""
+
+    source: Ragged
+    target: Ragged
+
+    def __len__(self) -> int:
+        return len(self.source.offsets) - 1
+
+    def batch(self, rows: NDArray[np.int64]) -> Seq2SeqBatch:
+        """The pairs at these positions, padded to the longest of them."""
+        sides = (torch.from_numpy(side.padded(rows)) for side in (self.source, self.target))
+        return Seq2SeqBatch.of(*sides, torch.from_numpy(rows.astype(np.int64)))

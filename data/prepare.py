@@ -1,0 +1,131 @@
+"""Prepare a source once: pairs are tokenised and stored as Arrow files with a manifest, then only loaded."""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import datasets
+from datasets.exceptions import DatasetGenerationError
+from tqdm import tqdm
+
+from data.fetch import new_folder, read_manifest, write_manifest
+from data.pairs import SPLITS, Counts, Pair, count, describe
+from data.sources.base import Context, Source
+from data.tokenize import tokenize
+
+REVISION = 1
+"""Of this file and of data/tokenize.py: raise it whenever the same pairs give other rows."""
+
+COLUMNS = ("id", "cluster", "source", "target", "source_tokens", "target_tokens")
+TEXT = datasets.Value("string")
+FEATURES = datasets.Features(dict.fromkeys(COLUMNS[:4], TEXT) | dict.fromkeys(COLUMNS[4:], datasets.List(TEXT)))
+
+
+def cache_folder(cache: str | Path | None = None) -> Path:
+    """`cache`, or $ATTN_DATA, or `attention-reproductions` in the user's cache folder."""
+    if chosen := cache or os.environ.get("ATTN_DATA"):
+        return Path(chosen).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "attention-reproductions"
+
+
+def settings_of(source: Source, context: Context) -> dict[str, Any]:
+    """All that the prepared rows depend on, as plain values."""
+    assert dataclasses.is_dataclass(source) and not isinstance(source, type)
+    fields = {field.name: _plain(getattr(source, field.name)) for field in dataclasses.fields(source)}
+    return {
+        "source": type(source).__name__,
+        "fields": fields,
+        "identity": source.identity(context),
+        "languages": [context.source_lang, context.target_lang],
+        "revisions": [REVISION, source.revision],
+        "sacremoses": version("sacremoses"),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Mappings and sequences of any kind (a configuration's own too) as dict and list, in a fixed order."""
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    return [_plain(item) for item in value]
+
+
+def prepared_folder(name: str, source: Source, context: Context) -> Path:
+    text = json.dumps(settings_of(source, context), sort_keys=True)
+    return context.cache / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def prepare(name: str, source: Source, context: Context) -> Path:
+    """The folder of the prepared data; built if it is not there yet.
+
+    A second process waits for the first. The content, and `checksum` in the manifest, depend on the settings alone.
+    """
+    folder = prepared_folder(name, source, context)
+    with new_folder(folder) as content:
+        if content is not None:
+            counts: Counts = {}
+            digest = hashlib.sha256()
+            datasets.disable_progress_bars()
+            pairs = source.pairs(context, counts)
+            for split in SPLITS:
+                if split in pairs or not split.endswith("_long"):
+                    rows = _rows(pairs.get(split, ()), split, context, counts, digest)
+                    first = next(rows, None)
+                    if first is None:
+                        raise ValueError(f"{name}: got no pair for {split}, expected some; counts: {describe(counts)}")
+                    _store(chain([first], rows), content / split, content.parent / "build")
+            write_manifest(
+                content,
+                {"name": name, "settings": settings_of(source, context), "checksum": digest.hexdigest()}
+                | {"provenance": source.provenance(context), "counts": counts}
+                | {"licence": source.licence, "domain": source.domain}
+                | {"versions": {package: version(package) for package in ("datasets", "pyarrow", "sacremoses")}},
+            )
+    return folder
+
+
+def _rows(
+    pairs: Iterable[Pair], split: str, context: Context, counts: Counts, digest: "hashlib._Hash"
+) -> Iterator[dict[str, Any]]:
+    """Tokenise; texts that repeat (one translation beside several) are tokenised once."""
+    tokens = lru_cache(maxsize=1 << 18)(tokenize)
+    for pair in tqdm(pairs, desc=f"Tokenising {split}", unit=" pairs", unit_scale=True, disable=None):
+        row = dataclasses.asdict(pair)
+        row["source_tokens"] = tokens(pair.source, context.source_lang)
+        row["target_tokens"] = tokens(pair.target, context.target_lang)
+        digest.update(json.dumps([split, *(row[column] for column in COLUMNS)]).encode())
+        count(counts, split, "kept")
+        yield row
+
+
+def _store(rows: Iterator[dict[str, Any]], folder: Path, build: Path) -> None:
+    """Write rows as an Arrow folder, in constant memory. `build` takes the intermediate files."""
+    try:
+        # The fingerprint spares `datasets` the hashing of our generator, which it could not pickle.
+        data = datasets.Dataset.from_generator(
+            lambda: rows, features=FEATURES, cache_dir=str(build), fingerprint=folder.name
+        )
+    except DatasetGenerationError as error:
+        raise error.__cause__ or error from None
+    data.save_to_disk(folder)
+
+
+def load(folder: Path) -> dict[str, datasets.Dataset]:
+    """The splits of a prepared folder, memory-mapped."""
+    counts = read_manifest(folder)["counts"]
+    splits = {split: datasets.load_from_disk(str(folder / split)) for split in SPLITS if (folder / split).is_dir()}
+    for split, data in splits.items():
+        if len(data) != counts[split]["kept"]:
+            raise ValueError(
+                f"{folder / split}: got {len(data)} rows, expected {counts[split]['kept']}. "
+                f"Delete {folder} and try again."
+            )
+    return {split: data for split, data in splits.items() if isinstance(data, datasets.Dataset)}

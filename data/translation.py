@@ -1,0 +1,223 @@
+"""Translation data for Lightning: prepared once, encoded in memory, read as an endless stream of batches."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+
+from data.batch import Seq2SeqBatch, shard
+from data.bucketing import BatchSize, Plan, epoch_batches, sorted_batches
+from data.corpus import Corpus, load_corpus
+from data.pairs import Counts, Example, describe
+from data.prepare import cache_folder, prepare, prepared_folder
+from data.sources.base import Context, Source
+from data.vocab import Vocab
+
+
+@dataclass(frozen=True)
+class Batches(Iterable[Seq2SeqBatch]):
+    """What Lightning takes for a data loader: it starts anew, where the data module then stands, at each `iter`."""
+
+    start: Callable[[], Iterator[Seq2SeqBatch]]
+
+    def __iter__(self) -> Iterator[Seq2SeqBatch]:
+        return self.start()
+
+
+class TranslationData(pl.LightningDataModule):
+    """Pairs of a source, as batches.
+
+    `source_vocab_size` and `target_vocab_size` are the most frequent words of the whole train split, before the limit
+    of `max_words`, so that all rows of a table share their vocabularies; special ids are not counted.
+    `max_words` limits both sides of training pairs (the paper's 30 or 50), EOS not counted; None: no limit. Dev and
+    test sets are always whole.
+    `batch` is {unit: sentences | tokens, size}, see `data.bucketing`; `pool_batches` batches are sorted together.
+    `train_share` keeps that share of the training documents, a smaller share inside a larger one.
+    `cache` is the folder of all data; None: $ATTN_DATA, or the user's cache folder.
+    The state that a checkpoint holds is the number of batches trained on; a resumed stream goes on behind them.
+    """
+
+    name: str
+    corpus: Corpus
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        source_lang: str,
+        target_lang: str,
+        source_vocab_size: int,
+        target_vocab_size: int,
+        max_words: int | None,
+        batch: Mapping[str, Any],
+        pool_batches: int,
+        seed: int,
+        train_share: float = 1.0,
+        allow_newer: bool = False,
+        cache: str | None = None,
+    ) -> None:
+        super().__init__()
+        if not 0 < train_share <= 1:
+            raise ValueError(f"data.train_share: got {train_share}, expected more than 0 and at most 1")
+        if (max_words is not None and max_words < 1) or pool_batches < 1:
+            raise ValueError(f"got max_words {max_words} and pool_batches {pool_batches}, expected at least 1")
+        self.name = name
+        self.pairs = source
+        self.context = Context(cache_folder(cache), source_lang, target_lang, allow_newer)
+        self.vocab_sizes = source_vocab_size, target_vocab_size
+        self.max_words = max_words
+        self.batch_size = BatchSize(**batch)
+        self.pool_batches = pool_batches
+        self.seed = seed
+        self.train_share = train_share
+        self.batches_seen = 0
+        self.epoch_plan = lru_cache(maxsize=2)(self._epoch_plan)
+
+    # Preparation
+
+    def plan(self) -> str:
+        """What `prepare` will download and how much disk that takes, in a line; fetches nothing."""
+        downloads = self.pairs.downloads(self.context)
+        # Which folder it is depends on the content if any release will do.
+        unknown = downloads and self.context.allow_newer
+        if not unknown and self.folder.exists():
+            return f"{self.name}: prepared in {self.folder}"
+        what = "; ".join(map(str, downloads)) or "nothing to download"
+        return f"{self.name}: {what}; to be prepared in {self.context.cache}"
+
+    @property
+    def folder(self) -> Path:
+        return prepared_folder(self.name, self.pairs, self.context)
+
+    def prepare_data(self) -> None:
+        prepare(self.name, self.pairs, self.context)
+
+    def setup(self, stage: str | None = None) -> None:
+        if not hasattr(self, "corpus"):
+            self.corpus = load_corpus(self.folder, self.vocab_sizes, self.max_words, self.train_share)
+
+    def prepare(self) -> None:
+        """Fetch, prepare and load whatever is not yet there; several processes at once do no harm."""
+        self.prepare_data()
+        self.setup()
+
+    @property
+    def source_vocab(self) -> Vocab:
+        return self.corpus.source_vocab
+
+    @property
+    def target_vocab(self) -> Vocab:
+        return self.corpus.target_vocab
+
+    @property
+    def checksum(self) -> str:
+        """sha256 over the prepared pairs of all splits and their tokens, hex."""
+        return self.corpus.manifest["checksum"]
+
+    @property
+    def counts(self) -> Counts:
+        return self.corpus.counts
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What to say of the data wherever a number on it is shown: name, source, licence, domain, counts, origin."""
+        manifest = self.corpus.manifest
+        said = {key: manifest[key] for key in ("name", "licence", "domain", "provenance")}
+        return said | {"source": manifest["settings"]["source"], "counts": self.counts}
+
+    @property
+    def splits(self) -> list[str]:
+        return list(self.corpus.splits)
+
+    def examples(self, split: str) -> list[Example]:
+        """The pairs of a split; `index` of a batch counts in this list. Train: only those trained on."""
+        return self.corpus.splits[split].examples()
+
+    def size(self, split: str) -> int:
+        """Number of examples of a split, without making them."""
+        return len(self.corpus.splits[split].rows)
+
+    def describe(self) -> str:
+        """What was read, left out and kept, and how batches are cut, in a line."""
+        return f"{self.name}: {describe(self.counts)}; {self.batch_size}"
+
+    # Batches
+
+    def _epoch_plan(self, epoch: int) -> Plan:
+        train = self.corpus.splits["train"].encoded
+        lengths = train.source.lengths, train.target.lengths
+        return epoch_batches(*lengths, self.batch_size, self.pool_batches, self.seed, epoch)
+
+    def train_stream(
+        self, start_batch: int = 0, rank: int = 0, world: int = 1, accumulate: int = 1
+    ) -> Iterator[Seq2SeqBatch]:
+        """Endless batches from number `start_batch` on; batch k depends on the seed and k alone.
+
+        With `world` processes each gets its rank's shard of the same global batch, see `data.batch.shard`; with
+        `accumulate` it gets its share in as many micro-batches, one after the other.
+        """
+        train = self.corpus.splits["train"].encoded
+        epoch, skip = 0, start_batch
+        while skip >= len(self.epoch_plan(epoch)):
+            skip -= len(self.epoch_plan(epoch))
+            epoch += 1
+        while True:
+            plan = self.epoch_plan(epoch)
+            for k in range(skip, len(plan)):
+                batch = train.batch(plan[k])
+                for part in range(accumulate):
+                    yield shard(batch, rank + world * part, world * accumulate)
+            epoch, skip = epoch + 1, 0
+
+    def steps_for_tokens(self, tokens: int) -> int:
+        """Number of batches of the stream until at least `tokens` real target tokens, EOS counted, are seen."""
+        lengths = self.corpus.splits["train"].encoded.target.lengths
+        steps = epoch = 0
+        while True:
+            plan = self.epoch_plan(epoch)
+            seen = np.cumsum(np.add.reduceat(lengths[plan.order], plan.bounds[:-1]))
+            if tokens <= seen[-1]:
+                return steps + (int(np.searchsorted(seen, tokens)) + 1 if tokens > 0 else 0)
+            tokens, steps, epoch = tokens - int(seen[-1]), steps + len(plan), epoch + 1
+
+    def epochs(self, steps: int) -> float:
+        """How many times the training pairs were read after so many batches of the stream."""
+        epoch = 0
+        while steps >= len(plan := self.epoch_plan(epoch)):
+            steps, epoch = steps - len(plan), epoch + 1
+        return epoch + int(plan.bounds[steps]) / len(plan.order)
+
+    def eval_batches(self, split: str, batch: BatchSize | None = None) -> Iterator[Seq2SeqBatch]:
+        """Every pair of the split once, the longest first; `index` says which it is. `batch` None: as in training.
+
+        A pair whose source is blank comes too, as a lone EOS.
+        """
+        encoded = self.corpus.splits[split].encoded
+        plan = sorted_batches(encoded.source.lengths, encoded.target.lengths, batch or self.batch_size)
+        return (encoded.batch(plan[k]) for k in range(len(plan)))
+
+    # Lightning
+
+    def train_dataloader(self) -> Batches:
+        """The stream from behind the last batch done; in distributed training this process's share of it."""
+        trainer = self.trainer
+        shares = (trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches) if trainer else (0, 1, 1)
+        return Batches(lambda: self.train_stream(self.batches_seen, *shares))
+
+    def val_dataloader(self) -> Batches:
+        """The whole dev set, in every process: its mean over processes is then its mean."""
+        return Batches(lambda: self.eval_batches("dev"))
+
+    def batch_done(self) -> None:
+        """To be called once a global batch is trained on, before a checkpoint of that step is written."""
+        self.batches_seen += 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"batches_seen": self.batches_seen}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self.batches_seen = state_dict["batches_seen"]

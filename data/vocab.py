@@ -1,0 +1,53 @@
+"""Word lists with ids, as the paper's shortlist of the most frequent words."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+PAD, BOS, EOS, UNK = range(4)
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """`words[i]` has id i + 4; ids 0 to 3 are PAD, BOS, EOS and UNK.
+
+    The specials are no words: a text that contains `</s>` literally gets an id of its own for it, or UNK.
+    """
+
+    words: tuple[str, ...]
+
+    @classmethod
+    def from_sentences(cls, sentences: Iterable[Sequence[str]], size: int) -> Self:
+        """The `size` most frequent tokens; the four specials are not counted in `size`."""
+        return cls.from_counts(Counter(token for sentence in sentences for token in sentence), size)
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, int], size: int) -> Self:
+        """The `size` words with the highest counts, the most frequent first, ties in the order of code points."""
+        if size < 1:
+            raise ValueError(f"vocabulary size: got {size}, expected at least 1 (the four special ids are not counted)")
+        return cls(tuple(sorted(counts, key=lambda word: (-counts[word], word))[:size]))
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words, start=len(SPECIALS))}
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
+
+    def __len__(self) -> int:
+        """Number of ids, the specials among them."""
+        return len(SPECIALS) + len(self.words)
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """Ids of the tokens, UNK for a word outside the list; neither BOS nor EOS is added."""
+        return [self.ids.get(token, UNK) for token in tokens]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The words of the ids, one for one; special ids give `<pad>`, `<s>`, `</s>` and `<unk>`."""
+        return [SPECIALS[i] if i < len(SPECIALS) else self.words[i - len(SPECIALS)] for i in ids]

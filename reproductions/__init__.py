@@ -1,0 +1,1 @@
+"""One package per paper, and the commands that train, measure and report."""

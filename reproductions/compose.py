@@ -1,0 +1,149 @@
+"""From command-line overrides to checked jobs: one job is one row with one seed."""
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from reproductions.config import check, key_names, unknown
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+NOT_SCIENCE = re.compile(
+    r"^(hydra\b|table$|experiment$|scale$|seed$|fresh$|dry_run$|logger\b|paths\b"
+    r"|trainer$|trainer\.(accelerator|devices|num_nodes|strategy)$|data\.cache$)"
+)
+
+BAD_CONFIG = (HydraException, OmegaConfBaseException, YAMLError)
+
+
+@dataclass(frozen=True)
+class Job:
+    """overrides recompose config; folder is where its result lies."""
+
+    overrides: tuple[str, ...]
+    config: dict[str, Any]
+    ablation: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        config = self.config
+        name = re.sub(r"[^\w.+=-]", "_", f"{config['row']}-s{config['seed']}")
+        return Path(config["paths"]["runs"]) / config["paper"] / config["scale"]["name"] / name
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ValueError(f"override: {first_line(error)}") from None
+
+
+def jobs_of(overrides: Sequence[str], searchpath: str | None) -> list[Job]:
+    """All jobs of a sweep: the rows of `table=` or of `experiment=a,b`, times the seeds.
+
+    Raises ValueError naming the override that does not fit, near matches, and which rows have its key.
+    """
+    parsed = parse(overrides)
+    sweep = {o.key_or_group: list(o.sweep_string_iterator()) for o in parsed if o.is_sweep_override()}
+    fixed = [o for o in parsed if not o.is_sweep_override()]
+    plain = [str(o.input_line) for o in fixed]
+    given = {o.key_or_group for o in fixed}
+    for key, values in table_params(plain, searchpath).items():
+        if key not in given:
+            sweep.setdefault(key, [value.strip() for value in str(values).split(",")])
+    combinations: list[list[str]] = [[]]
+    for key, values in sweep.items():
+        combinations = [[*chosen, f"{key}={value}"] for chosen in combinations for value in values]
+    return [job(tuple(plain + chosen), searchpath, tuple(combinations and sweep.get("experiment", ()))) for chosen in combinations]
+
+
+def table_params(overrides: Sequence[str], searchpath: str | None) -> dict[str, Any]:
+    """What a table file sweeps over (hydra.sweeper.params)."""
+    tables = [o for o in overrides if o.startswith("table=")]
+    if not tables:
+        return {}
+    try:
+        config = _compose([*tables, "~experiment"], searchpath, hydra=True)
+    except BAD_CONFIG as error:
+        raise ValueError(f"{tables[0]}: {first_line(error)}") from None
+    return dict(OmegaConf.to_container(config.hydra.sweeper.params) or {})  # type: ignore[arg-type]
+
+
+def job(overrides: tuple[str, ...], searchpath: str | None, rows: Sequence[str] = ()) -> Job:
+    """Compose and check one job. Overrides that touch the science give it a name of its own."""
+    try:
+        check_hydra_keys(overrides, searchpath)
+        config = _compose(overrides, searchpath)
+    except BAD_CONFIG as error:
+        raise ValueError(explain(error, overrides, searchpath, rows)) from None
+    ablation = tuple(sorted(
+        o.removeprefix("ablation=") for o in overrides if not NOT_SCIENCE.match(o.lstrip("+~").split("=")[0])
+    ))
+    with open_dict(config):
+        if ablation:
+            config.row, config.label = (f"{config[k]}+{','.join(ablation)}" for k in ("row", "label"))
+    try:
+        resolved: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ValueError(f"{' '.join(overrides)}: {first_line(error)}") from None
+    check(resolved)
+    return Job(overrides, resolved, ablation)
+
+
+def explain(error: Exception, overrides: Sequence[str], searchpath: str | None, rows: Sequence[str]) -> str:
+    """A composition error in one sentence that names the override, near keys, and rows that have the key."""
+    context = [o for o in overrides if o.split("=")[0] in ("experiment", "table", "scale")]
+    with suppress(*BAD_CONFIG):
+        base = key_names(OmegaConf.to_container(_compose(context, searchpath)))  # type: ignore[arg-type]
+        for o in parse(overrides):
+            if o.input_line in context or o.key_or_group.startswith("hydra."):
+                continue
+            try:
+                _compose([*context, str(o.input_line)], searchpath)
+            except BAD_CONFIG as cause:
+                key = o.key_or_group
+                if key in base or "/" in str(cause) or "Could not find" in str(cause):
+                    return f"{o.input_line}: {first_line(cause)}"
+                having = [row for row in rows if key in row_keys(row, context, searchpath)]
+                return unknown(key, base) + (f"; rows that have it: {', '.join(having)}" if having else "")
+    return first_line(error)
+
+
+def row_keys(row: str, context: Sequence[str], searchpath: str | None) -> list[str]:
+    others = [o for o in context if not o.startswith("experiment=")]
+    return key_names(OmegaConf.to_container(_compose([*others, f"experiment={row}"], searchpath)))  # type: ignore[arg-type]
+
+
+def check_hydra_keys(overrides: Sequence[str], searchpath: str | None) -> None:
+    """Hydra itself accepts any key below `hydra.`."""
+    mine = [o.key_or_group for o in parse(overrides) if o.key_or_group.startswith("hydra.")]
+    if mine:
+        rest = [o for o in overrides if not o.lstrip("+").startswith("hydra.")]
+        config = _compose(rest, searchpath, hydra=True)
+        known = key_names(OmegaConf.to_container(config.hydra, resolve=False), "hydra.")  # type: ignore[arg-type]
+        for key in mine:
+            if key not in known:
+                raise ValueError(unknown(key, known))
+
+
+def _compose(overrides: Sequence[str], searchpath: str | None, hydra: bool = False) -> DictConfig:
+    extra = [f"hydra.searchpath=[file://{Path(searchpath).resolve()}]"] if searchpath else []
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("train", [*extra, *overrides], return_hydra_config=hydra)
+
+
+def first_line(error: Exception) -> str:
+    """The message without Hydra's hints and links."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    kept = [line for line in lines if not line.startswith(("To append", "full_key", "object_type", "See http"))]
+    return "; ".join(kept[:4])

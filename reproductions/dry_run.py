@@ -1,0 +1,59 @@
+"""A row without its data: built at full size, one update on the CPU with a made-up batch."""
+
+import time
+from typing import Any
+
+import torch
+
+from common.lit.seq2seq import Seq2Seq
+from data.batch import Seq2SeqBatch
+from data.vocab import EOS, SPECIALS
+from reproductions.job import build_module
+
+
+def made_up_batch(config: dict[str, Any], sentences: int, words: int) -> Seq2SeqBatch:
+    """Random sentences of that many words each side, with the vocabulary sizes of the configuration."""
+    source_words, target_words = vocabulary(config)
+    generator = torch.Generator().manual_seed(0)
+    source = torch.randint(len(SPECIALS), source_words, (sentences, words + 1), generator=generator)
+    target = torch.randint(len(SPECIALS), target_words, (sentences, words + 1), generator=generator)
+    source[:, -1] = target[:, -1] = EOS
+    return Seq2SeqBatch.of(source, target)
+
+
+def vocabulary(config: dict[str, Any]) -> tuple[int, int]:
+    data = config["data"]
+    return len(SPECIALS) + data["source_vocab_size"], len(SPECIALS) + data["target_vocab_size"]
+
+
+def build(config: dict[str, Any]) -> Seq2Seq:
+    torch.manual_seed(config["seed"])
+    return build_module(config, *vocabulary(config), total=1000, dev=1)
+
+
+def update(module: Seq2Seq, optimizer: torch.optim.Optimizer, batch: Seq2SeqBatch, bf16: bool) -> float:
+    """One training update as the trainer does it; returns the loss."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        loss = module.nll(batch).sum() / batch.update_tokens
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(module.parameters(), module.clip_norm)
+    optimizer.step()
+    return loss.item()
+
+
+def dry_run(config: dict[str, Any]) -> str:
+    """Parameters, loss before and after one update. Raises if anything is not finite or does not move."""
+    module = build(config)
+    batch = made_up_batch(config, sentences=2, words=6)
+    optimizer = module.optimizer(module.parameters())
+    started = time.perf_counter()
+    losses = [update(module, optimizer, batch, bf16=False) for _ in range(2)]
+    parameters = sum(p.numel() for p in module.parameters())
+    if not losses[1] < losses[0] < float("inf"):
+        raise RuntimeError(f"{config['row']}: an update took the loss from {losses[0]} to {losses[1]}")
+    return (
+        f"{config['label']}: {parameters:,} parameters, loss {losses[0]:.3f} (ln V = "
+        f"{torch.tensor(float(vocabulary(config)[1])).log():.3f}), {losses[1]:.3f} after one update, "
+        f"{time.perf_counter() - started:.1f} s"
+    )

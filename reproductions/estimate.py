@@ -1,0 +1,64 @@
+"""What a sweep will fetch and how long it will take, measured on this machine before it starts."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+
+from common.decode.beam import beam_search
+from data.vocab import BOS, EOS
+from reproductions import dry_run
+from reproductions.compose import Job
+
+TEST_SENTENCES = 3000  # all test sets of a row together, about
+MEAN_SHARE = 0.55  # mean sentence length over the longest allowed, about
+REST = 1.15  # validation, loading, scoring
+
+
+def announce(jobs: Sequence[Job], side_by_side: int) -> None:
+    """Print downloads, disk and a time estimate."""
+    plans = {json.dumps(job.config["data"] | {"max_words": None, "seed": 0}): job for job in jobs}
+    for job in plans.values():
+        print(f"data: {instantiate(job.config['data']).plan()}")
+    known: dict[str, float] = {}
+    loads = [0.0] * side_by_side
+    for job in jobs:
+        key = json.dumps([job.config[k] for k in ("model", "data", "optim", "decode", "budget")])
+        if key not in known:
+            known[key] = seconds(job.config)
+        loads[loads.index(min(loads))] += known[key]
+    print(
+        f"{len(jobs)} jobs, {side_by_side} at a time: about {max(loads) / 60:.0f} minutes on this machine "
+        f"(training {jobs[0].config['trainer']['precision']}, measured on a few made-up batches)", flush=True,
+    )
+
+
+def seconds(config: dict[str, Any]) -> float:
+    """Estimate of a job: a few updates and one beam search, timed."""
+    if config["trainer"]["accelerator"] != "cpu":
+        return float("nan")
+    torch.set_num_threads(config["trainer"]["threads"])
+    module = dry_run.build(config)
+    words = max(2, int(MEAN_SHARE * (config["data"]["max_words"] or 50)))
+    size = config["data"]["batch"]["size"]
+    sentences = size if config["data"]["batch"]["unit"] == "sentences" else max(1, size // words)
+    batch = dry_run.made_up_batch(config, sentences, words)
+    optimizer = module.optimizer(module.parameters())
+    bf16 = config["trainer"]["precision"].startswith("bf16")
+    times = []
+    for _ in range(4):
+        started = time.perf_counter()
+        dry_run.update(module, optimizer, batch, bf16)
+        times.append(time.perf_counter() - started)
+    updates = config["budget"]["target_tokens"] / (sentences * (words + 1))
+    decode, test = config["decode"], dry_run.made_up_batch(config, config["decode"]["batch"], words)
+    started = time.perf_counter()
+    beam_search(
+        module.model, test.source, test.source_mask, bos=BOS, eos=EOS, beam=decode["beam"],  # type: ignore[arg-type]
+        max_len=int(words * 1.2),
+    )
+    translate = (time.perf_counter() - started) * TEST_SENTENCES * 1.3 / decode["batch"]
+    return REST * (updates * sorted(times[1:])[1] + translate)

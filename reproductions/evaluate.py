@@ -1,0 +1,178 @@
+"""Tests a trained translation model: translates the test sets, scores every sentence, keeps what a report needs."""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from common.decode.beam import beam_search
+from common.decode.types import Hypothesis
+from common.lit.seq2seq import Seq2Seq
+from common.metrics.alignment import monotonicity
+from common.metrics.bleu import bleu, chrf
+from common.metrics.perplexity import perplexity
+from data.bucketing import BatchSize
+from data.pairs import Example
+from data.tokenize import detokenize
+from data.translation import TranslationData
+from data.vocab import BOS, EOS, UNK
+from reproductions.config import Decode
+
+TEST_SPLITS = ("test", "test_long")
+
+
+@dataclass(frozen=True)
+class Tested:
+    """metrics: name -> {value, signature}; decode: speed and counts, for result.json."""
+
+    metrics: dict[str, dict[str, Any]]
+    decode: dict[str, float]
+
+
+def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: Path, seed: int) -> Tested:
+    """Writes sentences/*.jsonl and alignments.json under folder.
+
+    Three passes a test set: all sentences; those without an unknown word on either side with UNK forbidden (Table 1's
+    second column); and, as a control, all references against translations of *other* sentences of the same length.
+    """
+    module.eval()
+    metrics: dict[str, dict[str, Any]] = {}
+    seconds, sentences, unfinished = 0.0, 0, 0
+    for split in (name for name in TEST_SPLITS if name in data.splits):
+        examples = data.examples(split)
+        nll, tokens = sentence_nll(module, data, split)
+        started = time.perf_counter()
+        chosen = translate(module, data, split, settings)
+        seconds, sentences = seconds + time.perf_counter() - started, sentences + len(examples)
+        unfinished += sum(not h.finished for h in chosen)
+        everything = range(len(examples))
+        records = _records(data, examples, chosen, everything, nll, tokens)
+        metrics |= _score(records, split)
+        metrics[f"{split}/perplexity"] = _plain(perplexity(nll=nll, tokens=tokens))
+        _write(folder / "sentences" / f"{split}.jsonl", records)
+
+        known = [i for i, record in enumerate(records) if not record["source_unk"] + record["reference_unk"]]
+        if known:
+            chosen_known = translate(module, data, split, settings, keep=known, forbid=(UNK,))
+            records = _records(data, examples, chosen_known, known, nll, tokens)
+            metrics |= _score(records, f"{split}.no_unk")
+            _write(folder / "sentences" / f"{split}.no_unk.jsonl", records)
+        others = neighbours(examples)
+        records = _records(data, examples, [chosen[j] for j in others], everything, nll, tokens)
+        metrics |= _score(records, f"{split}.shuffled")
+        _write(folder / "sentences" / f"{split}.shuffled.jsonl", records)
+        if split == "test" and chosen and chosen[0].weights is not None:
+            (folder / "alignments.json").write_text(json.dumps(_alignments(data, chosen, settings.heatmaps, seed)))
+    decode = {
+        "sentences": sentences, "seconds": seconds, "sentences_per_second": sentences / max(seconds, 1e-9),
+        "beam": settings.beam, "unfinished": unfinished,
+    }
+    return Tested(metrics, decode)
+
+
+@torch.no_grad()
+def sentence_nll(module: Seq2Seq, data: TranslationData, split: str) -> tuple[list[float], list[int]]:
+    """Summed nll in nats and token count (EOS counted) of every reference, in input order, in full precision."""
+    count = len(data.examples(split))
+    nll, tokens = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
+    for batch in data.eval_batches(split):
+        sums, lengths = module.sentence_nll(batch.to(module.device))
+        nll[batch.index], tokens[batch.index] = sums.double().cpu(), lengths.cpu()
+    return nll.tolist(), tokens.tolist()
+
+
+def translate(
+    module: Seq2Seq, data: TranslationData, split: str, settings: Decode, *, keep: Sequence[int] | None = None,
+    forbid: Sequence[int] = (),
+) -> list[Hypothesis]:
+    """The best hypothesis of every sentence (of `keep`, positions in the split), in input order."""
+    wanted = set(range(len(data.examples(split))) if keep is None else keep)
+    found: dict[int, Hypothesis] = {}
+    for batch in data.eval_batches(split, BatchSize("sentences", settings.batch)):
+        rows = [row for row, i in enumerate(batch.index.tolist()) if i in wanted]
+        if not rows:
+            continue
+        source, mask = batch.source[rows].to(module.device), batch.source_mask[rows].to(module.device)
+        words = mask.sum(1)
+        limit = (words * settings.max_ratio).long() + settings.max_extra
+        best = beam_search(
+            module.model, source, mask, bos=BOS, eos=EOS, beam=settings.beam, max_len=limit,  # type: ignore[arg-type]
+            length_penalty=settings.length_penalty, forbid=forbid,
+        )
+        found.update((int(batch.index[row]), hypotheses[0]) for row, hypotheses in zip(rows, best, strict=True))
+    return [found[i] for i in sorted(found)]
+
+
+def neighbours(examples: Sequence[Example]) -> list[int]:
+    """For every sentence another one of about the same source length: its successor when sorted by length."""
+    order = sorted(range(len(examples)), key=lambda i: (len(examples[i].source_tokens), i))
+    other = [0] * len(order)
+    for i, j in zip(order, order[1:] + order[:1], strict=True):
+        other[i] = j
+    return other
+
+
+def _records(
+    data: TranslationData, examples: Sequence[Example], chosen: Sequence[Hypothesis], where: Iterable[int],
+    nll: Sequence[float], tokens: Sequence[int],
+) -> list[dict[str, Any]]:
+    """One record a sentence, without its scores."""
+    records = []
+    for i, hypothesis in zip(where, chosen, strict=True):
+        example = examples[i]
+        words = data.target_vocab.decode(hypothesis.tokens)
+        records.append({
+            "id": example.id, "cluster": example.cluster, "source": example.source, "reference": example.target,
+            "hypothesis": detokenize(words, data.context.target_lang),
+            "source_tokens": len(example.source_tokens),
+            "source_unk": data.source_vocab.encode(example.source_tokens).count(UNK),
+            "reference_unk": data.target_vocab.encode(example.target_tokens).count(UNK),
+            "hypothesis_tok": " ".join(words), "reference_tok": " ".join(example.target_tokens),
+            "nll": nll[i], "target_tokens": tokens[i], "truncated": not hypothesis.finished,
+        })
+    return records
+
+
+def _score(records: list[dict[str, Any]], name: str) -> dict[str, dict[str, Any]]:
+    """Corpus scores by name; adds every sentence's statistics to its record."""
+    text = {key: [record[key] for record in records] for key in ("hypothesis", "reference", "hypothesis_tok", "reference_tok")}
+    moses = bleu(hypotheses=text["hypothesis_tok"], references=[text["reference_tok"]], tokenize="none")
+    plain = bleu(hypotheses=text["hypothesis"], references=[text["reference"]], tokenize="13a")
+    characters = chrf(hypotheses=text["hypothesis"], references=[text["reference"]])
+    for key, score in (("bleu", moses), ("bleu_detok", plain), ("chrf", characters)):
+        for record, statistics in zip(records, score.statistics.tolist(), strict=True):
+            record[key] = statistics
+    return {f"{name}/bleu": _plain(moses), f"{name}/bleu_detok": _plain(plain), f"{name}/chrf": _plain(characters)}
+
+
+def _plain(score: Any) -> dict[str, Any]:
+    return {"value": score.value, "signature": score.signature}
+
+
+def _alignments(
+    data: TranslationData, chosen: Sequence[Hypothesis], heatmaps: int, seed: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Heat maps of the first finished sentences of 8 to 16 words, and the monotonicity of every sentence."""
+    drawn, monotone = [], []
+    for i, (example, hypothesis) in enumerate(zip(data.examples("test"), chosen, strict=True)):
+        assert hypothesis.weights is not None
+        weights = hypothesis.weights.double().cpu().numpy()[: len(hypothesis.tokens)]
+        if len(weights) >= 2:
+            statistic, null = monotonicity(weights, seed=(seed, i))
+            monotone.append({"id": example.id, "cluster": example.cluster, "statistic": statistic, "null": null})
+        if len(drawn) < heatmaps and hypothesis.finished and 8 <= len(example.source_tokens) <= 16 and len(weights):
+            drawn.append({
+                "id": example.id, "source": [*example.source_tokens, "</s>"],
+                "target": data.target_vocab.decode(hypothesis.tokens), "weights": np.round(weights, 4).tolist(),
+            })
+    return {"alignments": drawn, "monotone": monotone}
+
+
+def _write(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")

@@ -1,0 +1,182 @@
+"""One job: train one row with one seed, test it, leave result.json and everything a report reads beside it."""
+
+import json
+import resource
+import shutil
+import sys
+import time
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from common.callbacks.curves import Curves
+from common.callbacks.progress import Progress
+from common.lit.seq2seq import Seq2Seq
+from data.translation import TranslationData
+from reproductions import provenance
+from reproductions.config import Decode
+from reproductions.evaluate import evaluate
+
+Config = dict[str, Any]
+
+
+def build(config: Config, data: TranslationData) -> Seq2Seq:
+    """The module of a row; its weights are a function of the seed."""
+    torch.manual_seed(config["seed"])
+    return build_module(
+        config, len(data.source_vocab), len(data.target_vocab),
+        total=data.steps_for_tokens(config["budget"]["target_tokens"]), dev=len(data.examples("dev")),
+    )
+
+
+def build_module(config: Config, source_words: int, target_words: int, *, total: int, dev: int) -> Seq2Seq:
+    model = instantiate(config["model"], source_words=source_words, target_words=target_words)
+    optim = config["optim"]
+    return Seq2Seq(
+        model, optimizer=instantiate(optim["optimizer"]), schedule=instantiate(optim["schedule"]),
+        total_updates=total, clip_norm=optim["clip_norm"], dev_sentences=dev, seed=config["seed"],
+    )
+
+
+def run(config: Config, folder: Path, ablation: list[str]) -> None:
+    """Train, test, write result.json. What a killed run had reached is used; a failure is a result as well."""
+    folder.mkdir(parents=True, exist_ok=True)
+    started = datetime.now(UTC)
+    head = {
+        **{key: config[key] for key in ("paper", "row", "label", "seed")}, "table": config["table_id"],
+        "scale": config["scale"]["name"], "ablation": ablation, "command": command(),
+        "config_hash": provenance.config_hash(config), "source_hash": provenance.source_hash(config),
+        **provenance.git_state(), "versions": provenance.versions(), "hardware": provenance.hardware(),
+        "started": started.isoformat(timespec="seconds"),
+    }
+    clock = time.perf_counter()
+    try:
+        result = train_and_test(config, folder, head)
+    except BaseException as error:
+        result = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+        (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        raise
+    finally:
+        write_json(folder / "result.json", head | result | {
+            "seconds": time.perf_counter() - clock + previous_seconds(folder), "peak_memory_bytes": peak_memory(),
+        })
+
+
+def train_and_test(config: Config, folder: Path, head: dict[str, Any]) -> dict[str, Any]:
+    torch.set_num_threads(config["trainer"]["threads"])
+    data: TranslationData = instantiate(config["data"])
+    data.prepare()
+    module = build(config, data)
+    identity = {key: head[key] for key in ("config_hash", "source_hash")} | {"data_checksum": data.checksum}
+    resume = resumable(folder, identity)
+    curves = Curves(folder / "curves.csv", every=50)
+    trainer = make_trainer(config, folder, module, curves)
+    trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
+    best = load_tested_weights(config, folder, module)
+    tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
+    result = {
+        "status": "ok", "data_checksum": data.checksum, "metrics": tested.metrics, "decode": tested.decode,
+        "parameters": sum(p.numel() for p in module.parameters()),
+        "train": training_facts(data, module, curves, best), "data": data_facts(data),
+    }
+    (folder / "last.ckpt").unlink(missing_ok=True)
+    return result
+
+
+def make_trainer(config: Config, folder: Path, module: Seq2Seq, curves: Curves) -> pl.Trainer:
+    """A Lightning Trainer from config: as many updates as the budget of target tokens makes, then it stops."""
+    trainer, checkpoint = config["trainer"], config["checkpoint"]
+    check_every = max(1, module.total_updates // checkpoint["dev_checks"])
+    keep = {"dirpath": folder, "enable_version_counter": False}
+    callbacks: list[pl.Callback] = [
+        Progress(folder / "progress.json", module.total_updates),
+        curves,
+        ModelCheckpoint(
+            **keep, filename="best", monitor="dev_nll", mode="min", save_top_k=1, save_weights_only=True,
+        ),
+        ModelCheckpoint(**keep, filename="last", every_n_train_steps=checkpoint["every"], save_top_k=1),
+    ]
+    return pl.Trainer(
+        accelerator=trainer["accelerator"], devices=trainer["devices"], num_nodes=trainer["num_nodes"],
+        strategy=trainer["strategy"], precision=trainer["precision"], accumulate_grad_batches=trainer["accumulate"],
+        max_steps=module.total_updates, max_epochs=-1, val_check_interval=check_every * trainer["accumulate"],
+        check_val_every_n_epoch=None, num_sanity_val_steps=0, use_distributed_sampler=False, callbacks=callbacks,
+        logger=loggers(config, folder), default_root_dir=folder, enable_progress_bar=False, enable_model_summary=False,
+        log_every_n_steps=50,
+    )
+
+
+def loggers(config: Config, folder: Path) -> Any:
+    if config["logger"]["kind"] != "wandb":
+        return False
+    from reproductions.log_wandb import row_logger
+
+    return row_logger(config, folder)
+
+
+def load_tested_weights(config: Config, folder: Path, module: Seq2Seq) -> dict[str, Any]:
+    """Loads the weights that the checkpoint rule names and returns which they are."""
+    if config["checkpoint"]["rule"] == "last":
+        return {"rule": "last", "update": module.total_updates}
+    saved = torch.load(folder / "best.ckpt", weights_only=False)
+    module.load_state_dict(saved["state_dict"])
+    return {"rule": "best_dev_nll", "update": saved["global_step"]}
+
+
+def training_facts(data: TranslationData, module: Seq2Seq, curves: Curves, best: dict[str, Any]) -> dict[str, Any]:
+    """The row of Table 2. NLL is per sentence, in nats, as the paper has it, and per token."""
+    pairs = len(data.examples("train"))
+    last = curves.last
+    return {
+        "updates": module.total_updates, "epochs": data.epochs(module.total_updates), "pairs": pairs,
+        "target_tokens": curves.total_tokens, "seconds": curves.total_seconds,
+        "tokens_per_second": curves.total_tokens / max(curves.total_seconds, 1e-9),
+        "train_nll_per_token": last.get("train_nll"), "dev_nll_per_token": last.get("dev_nll"),
+        "tested_update": best["update"], "checkpoint_rule": best["rule"],
+    }
+
+
+def data_facts(data: TranslationData) -> dict[str, Any]:
+    return {"name": data.name, "counts": data.counts}
+
+
+def resumable(folder: Path, identity: dict[str, str]) -> Path | None:
+    """The checkpoint to go on from, if it was made by the same configuration, source and data; else all is cleared."""
+    mark, checkpoint = folder / "identity.json", folder / "last.ckpt"
+    if mark.exists() and json.loads(mark.read_text()) == identity and checkpoint.exists():
+        return checkpoint
+    for name in ("last.ckpt", "best.ckpt", "curves.csv", "alignments.json", "result.json", "error.txt"):
+        (folder / name).unlink(missing_ok=True)
+    for name in ("sentences", "wandb"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    write_json(mark, identity)
+    return None
+
+
+def previous_seconds(folder: Path) -> float:
+    return 0.0
+
+
+def peak_memory() -> int:
+    """Peak resident memory of this process in bytes, or of the accelerator if there is one."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def command() -> str:
+    return "python -m reproductions.train " + " ".join(sys.argv[1:])
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)

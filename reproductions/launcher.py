@@ -1,0 +1,158 @@
+"""Runs jobs: skips finished ones, says what is coming, runs the rest side by side, each in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from tqdm import tqdm
+
+from reproductions import provenance
+from reproductions.compose import Job
+
+POLL_SECONDS = 0.5
+# glibc hands large tensors back to the system at every step and gets them zeroed again: a quarter of a CPU step
+KEEP_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32), "MALLOC_TOP_PAD_": str(1 << 26),
+}
+
+
+def finished(job: Job) -> bool:
+    """Whether a result of the same configuration, source and (where it lies prepared) data exists."""
+    path = job.folder / "result.json"
+    if job.config["fresh"] or job.config["dry_run"] or not path.is_file():
+        return False
+    result = json.loads(path.read_text())
+    return (
+        result["status"] == "ok"
+        and result["config_hash"] == provenance.config_hash(job.config)
+        and result["source_hash"] == provenance.source_hash(job.config)
+    )
+
+
+def work(job: Job) -> int:
+    """Run one job in this process. 0 if it has a good result in the end."""
+    if job.config["dry_run"]:
+        from reproductions.dry_run import dry_run
+
+        print(dry_run(job.config))
+        return 0
+    if finished(job):
+        return 0
+    from reproductions.job import run
+
+    run(job.config, job.folder, list(job.ablation))
+    return 0
+
+
+def launch(jobs: Sequence[Job], searchpath: str | None) -> int:
+    """Run what is not finished. A failing job never hides another; the exit code is 1 if any failed."""
+    if jobs[0].config["dry_run"]:
+        return max(work(job) for job in jobs)
+    pending = [job for job in jobs if not finished(job)]
+    for job in jobs:
+        if job not in pending:
+            print(f"finished before: {job.folder}")
+    if not pending:
+        return 0
+    side_by_side = slots(pending[0].config)
+    from reproductions.estimate import announce
+
+    announce(pending, side_by_side)
+    failed = Board(pending, searchpath, side_by_side).run()
+    for job, reason in failed:
+        print(f"failed: {job.folder}: {reason}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def slots(config: dict[str, Any]) -> int:
+    """Jobs at a time: on CPUs as many as there are cores for their threads, on accelerators one."""
+    trainer = config["trainer"]
+    if trainer["accelerator"] != "cpu":
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // (trainer["threads"] * trainer["devices"]))
+
+
+@dataclass
+class Running:
+    job: Job
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]
+    bar: tqdm
+
+
+@dataclass
+class Board:
+    """Processes and their progress bars; without a terminal, a line at each start and end."""
+
+    jobs: Sequence[Job]
+    searchpath: str | None
+    slots: int
+    failed: list[tuple[Job, str]] = field(default_factory=list)
+
+    def run(self) -> list[tuple[Job, str]]:
+        waiting, running = list(self.jobs), list[Running]()
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.slots:
+                    running.append(self.start(waiting.pop(0)))
+                time.sleep(POLL_SECONDS)
+                running = [one for one in running if not self.look(one)]
+        finally:
+            for one in running:
+                one.process.terminate()
+            for one in running:
+                one.process.wait()
+        return self.failed
+
+    def start(self, job: Job) -> Running:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        (job.folder / "progress.json").unlink(missing_ok=True)
+        directory = ["--config-dir", self.searchpath] if self.searchpath else []
+        threads = str(job.config["trainer"]["threads"])
+        log = (job.folder / "log.txt").open("ab")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "reproductions.train", *directory, *job.overrides],
+            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            env=os.environ | KEEP_MEMORY | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+        )
+        quiet = not sys.stderr.isatty()
+        if quiet:
+            print(f"started: {job.folder.name}", flush=True)
+        bar = tqdm(desc=job.folder.name, unit=" updates", disable=quiet, dynamic_ncols=True)
+        bar.set_postfix_str("starting")
+        return Running(job, process, log, bar)
+
+    def look(self, one: Running) -> bool:
+        """Update the bar; True once the process has ended."""
+        folder = one.job.folder
+        code = one.process.poll()
+        state = read_json(folder / "progress.json")
+        if state:
+            one.bar.total = state["total"]
+            one.bar.set_postfix_str(state["note"], refresh=False)
+            one.bar.update(state["done"] - one.bar.n)
+        if code is None:
+            return False
+        one.log.close()
+        result = read_json(folder / "result.json") or {}
+        good = code == 0 and result.get("status") == "ok"
+        one.bar.set_postfix_str("done" if good else "failed")
+        one.bar.close()
+        if not good:
+            reason = result.get("error") or f"ended with code {code}"
+            self.failed.append((one.job, f"{reason} (see {folder / 'log.txt'})"))
+        if one.bar.disable:
+            print(f"{'done' if good else 'failed'}: {folder.name} ({result.get('seconds', 0.0):.0f} s)", flush=True)
+        return True
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """None where it is not (yet) there."""
+    return json.loads(path.read_text()) if path.is_file() else None

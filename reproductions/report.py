@@ -1,0 +1,180 @@
+"""python -m reproductions.report paper=bahdanau scale=small [runs=runs] [out=FOLDER] [results=true]
+
+Joins reproductions/<paper>/published.yaml and claims.yaml with the runs, prints the table and the verdicts, and writes
+RESULTS.md, results.csv and report.html. Needs neither torch nor a network. results=true also updates the tracked
+reproductions/<paper>/RESULTS.md and README.md, and refuses runs that are not those of the commit.
+Exit code: 0; 1 if a row failed or was refused; 2 for a wrong argument. A broken claim is a verdict, not an error.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.report.claims import load_claims
+from common.report.join import build_report
+from common.report.measures import SCALES
+from common.report.published import load_published
+from common.report.render.long_csv import long_csv
+from common.report.render.markdown import markdown
+from common.report.render.page import page
+from common.report.render.readme import insert_results
+from common.report.render.terminal import terminal
+from common.report.results import SourceHash, load_results
+from common.report.schema import near
+from common.report.views import Report
+
+ROOT = Path(__file__).resolve().parent.parent
+# May differ from the commit while results are updated: it is what the update writes.
+GENERATED = ("README.md", "RESULTS.md")
+KEYS = ("paper", "scale", "runs", "out", "results")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line."""
+
+    paper: str
+    scale: str
+    runs: Path
+    out: Path
+    results: bool
+
+
+def parse(argv: Sequence[str], root: Path = ROOT) -> Arguments:
+    """Read key=value arguments. Raises ValueError for an unknown key or value, with near matches."""
+    given: dict[str, str] = {}
+    for argument in argv:
+        key, equals, value = argument.partition("=")
+        if not equals or not value:
+            raise ValueError(f"got {argument!r}, expected key=value as in paper=bahdanau scale=small")
+        if key not in KEYS:
+            raise ValueError(f"unknown argument {key!r}, {near(key, KEYS)}")
+        given[key] = value
+    papers = sorted(path.parent.name for path in (root / "reproductions").glob("*/published.yaml"))
+    paper = _choice("paper", given.get("paper"), papers)
+    scale = _choice("scale", given.get("scale", "small"), SCALES)
+    results = _choice("results", given.get("results", "false"), ("true", "false")) == "true"
+    runs = Path(given.get("runs", root / "runs"))
+    return Arguments(paper, scale, runs, Path(given.get("out", runs / paper / scale)), results)
+
+
+def _choice(key: str, value: str | None, choices: Sequence[str]) -> str:
+    if value is None:
+        raise ValueError(f"{key}= is missing, expected one of {', '.join(choices)}")
+    if value not in choices:
+        raise ValueError(f"{key}={value}: {near(value, choices)}")
+    return value
+
+
+def make_report(paper: str, scale: str, runs: Path, source_hash: SourceHash, root: Path = ROOT) -> Report:
+    """Join published.yaml, claims.yaml and the runs. `source_hash(config)` is that of the present code it runs."""
+    folder = root / "reproductions" / paper
+    published = load_published(folder / "published.yaml")
+    claims = load_claims(folder / "claims.yaml", published)
+    return build_report(published, claims, load_results(runs, paper, scale, source_hash))
+
+
+def write_report(report: Report, out: Path) -> list[Path]:
+    """Write the three files of a report and return their paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, text in (
+        ("RESULTS.md", markdown(report)),
+        ("results.csv", long_csv(report)),
+        ("report.html", page(report)),
+    ):
+        (out / name).write_text(text, encoding="utf-8")
+        written.append(out / name)
+    return written
+
+
+def update_tracked(report: Report, root: Path = ROOT) -> None:
+    """Write reproductions/<paper>/RESULTS.md and the table between the markers of README.md.
+
+    Raises ValueError, listing every reason, where a run is not one of the current commit.
+    """
+    reasons = refusals(report, git_state(root))
+    if reasons:
+        raise ValueError("tracked results not updated:\n" + "\n".join(f"- {reason}" for reason in reasons))
+    paper = report.published.paper
+    readme = root / "README.md"
+    updated = insert_results(readme.read_text(encoding="utf-8"), report, f"reproductions/{paper}/RESULTS.md")
+    (root / "reproductions" / paper / "RESULTS.md").write_text(markdown(report), encoding="utf-8")
+    readme.write_text(updated, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class GitState:
+    """`changed`: files that differ from the commit; `contains(commit)`: whether the history holds it."""
+
+    changed: tuple[str, ...]
+    contains: Callable[[str], bool]
+
+
+def git_state(root: Path) -> GitState:
+    """Ask git. Raises ValueError where this is no work tree."""
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+
+    status = git("status", "--porcelain")
+    if status.returncode:
+        raise ValueError(f"{root}: expected a git work tree: {status.stderr.strip()}")
+    changed = tuple(line[3:] for line in status.stdout.splitlines() if Path(line[3:]).name not in GENERATED)
+    return GitState(changed, lambda commit: git("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0)
+
+
+def refusals(report: Report, state: GitState) -> list[str]:
+    """Why the results may not be tracked; empty where they may. Ablation lines are the user's own and do not count."""
+    reasons = [f"uncommitted change: {name}" for name in state.changed]
+    runs = [run for row in report.results.papers for run in row.runs]
+    if not any(run.ok for run in runs):
+        reasons.append(f"no finished run in {report.results.folder}")
+    for run in runs:
+        commit = run.field("git_commit")
+        if not run.ok:
+            reasons.append(f"{run.folder.name}: failed: {run.error}")
+        elif run.stale:
+            reasons.append(f"{run.folder.name}: made by another version of the sources: run it again with FRESH=1")
+        elif run.field("git_dirty"):
+            reasons.append(f"{run.folder.name}: made with uncommitted changes")
+        elif not state.contains(str(commit)):
+            reasons.append(f"{run.folder.name}: made at commit {commit}, which this history does not hold")
+    checksums = {run.field("data_checksum") for run in runs if run.ok}
+    if len(checksums) > 1:
+        reasons.append(f"runs on different data: checksums {', '.join(sorted(checksums))}")
+    return reasons
+
+
+def run(argv: Sequence[str], source_hash: SourceHash, root: Path = ROOT) -> int:
+    """The command; returns its exit code."""
+    try:
+        arguments = parse(argv, root)
+        report = make_report(arguments.paper, arguments.scale, arguments.runs, source_hash, root)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(terminal(report))
+    print("\nwrote " + ", ".join(map(str, write_report(report, arguments.out))))
+    if arguments.results:
+        try:
+            update_tracked(report, root)
+        except ValueError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+    return 1 if any(not run.ok for run in report.results.runs) else 0
+
+
+def main() -> int:
+    """Entry point."""
+    from reproductions.provenance import source_hash
+
+    return run(sys.argv[1:], source_hash)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""pyproject.toml, requirements.lock, environment.yml, the Makefile and the preflight say the same thing."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from reproductions import preflight
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+RUNTIME = [Requirement(r) for r in PROJECT["dependencies"]]
+DEV = [Requirement(r) for r in PROJECT["optional-dependencies"]["dev"]]
+LOCK_LINES = [
+    line
+    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+LOCK = {canonicalize_name(r.name): r for r in map(Requirement, LOCK_LINES)}
+LATER = {"triton"}
+"""Declared for the kernels to come, imported by nothing yet."""
+
+
+def locked(name: str) -> Version:
+    [pin] = LOCK[canonicalize_name(name)].specifier
+    return Version(pin.version)
+
+
+@pytest.mark.parametrize("requirement", RUNTIME + DEV, ids=lambda r: r.name)
+def test_the_lock_is_within_the_ranges(requirement: Requirement):
+    assert requirement.specifier.contains(locked(requirement.name))
+    assert str(LOCK[canonicalize_name(requirement.name)].marker) == str(requirement.marker)
+
+
+@pytest.mark.parametrize("line", LOCK_LINES)
+def test_a_lock_line_is_one_exact_public_version(line: str):
+    """A freeze writes 2.13.0+cpu, which no index serves."""
+    requirement = Requirement(line)
+    [pin] = requirement.specifier
+    assert pin.operator == "==" and "*" not in pin.version and Version(pin.version).local is None
+    assert not requirement.name.startswith(("nvidia", "cuda")) and requirement.url is None
+
+
+def test_torch_goes_with_its_triton():
+    assert (str(locked("torch")), str(locked("triton"))) == ("2.13.0", "3.7.1")
+    assert str(LOCK[canonicalize_name("triton")].marker) == 'sys_platform == "linux"'
+
+
+def test_the_lock_holds_what_its_packages_need():
+    """By the metadata of what is installed; the CUDA build of torch brings libraries of its own."""
+    missing = []
+    for pin in LOCK.values():
+        try:
+            needs = map(Requirement, requires(pin.name) or [])
+        except PackageNotFoundError:
+            assert pin.marker is not None, f"{pin.name} is locked but not installed"
+            continue
+        for need in needs:
+            if need.marker is not None and not need.marker.evaluate({"extra": ""}):
+                continue
+            name = canonicalize_name(need.name)
+            if name.startswith(("nvidia", "cuda")) and pin.name == "torch":
+                continue
+            if name not in LOCK or not need.specifier.contains(locked(name)):
+                missing.append(f"{pin.name} needs {need}")
+    assert missing == []
+
+
+def imported(*folders: str) -> set[str]:
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
+    tops = {name.split(".")[0] for name in names}
+    return tops - set(sys.stdlib_module_names) - {"common", "data", "reproductions", "tests"}
+
+
+def distributions(modules: set[str]) -> set[str]:
+    known = packages_distributions()
+    return {canonicalize_name(dist) for module in modules for dist in known.get(module, [module])}
+
+
+def test_what_is_imported_is_declared():
+    declared = {canonicalize_name(r.name) for r in RUNTIME}
+    assert distributions(imported("common", "data", "reproductions")) <= declared
+    assert distributions(imported("tests")) <= declared | {canonicalize_name(r.name) for r in DEV}
+
+
+def test_what_is_declared_is_used():
+    configured = (ROOT / "conf").rglob("*.yaml")
+    targets = {t for f in configured for t in re.findall(r"_target_: (\w+)", f.read_text(encoding="utf-8"))}
+    used = distributions(imported("common", "data", "reproductions") | targets)
+    assert {canonicalize_name(r.name) for r in RUNTIME} - used <= LATER
+
+
+def test_conda_uses_the_lock_and_a_supported_python():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    [python] = [d for d in environment["dependencies"] if isinstance(d, str) and d.startswith("python=")]
+    assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python="))
+    assert {"pip": ["-r requirements.lock"]} in environment["dependencies"]
+    assert len(environment["dependencies"]) == 3  # no version is written twice
+
+
+def test_supported_pythons_agree():
+    supported = SpecifierSet(PROJECT["requires-python"])
+    for minor in range(8, 16):
+        assert supported.contains(f"3.{minor}.1") == ((3, minor) in preflight.SUPPORTED)
+    assert str(preflight.SUPPORTED) in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_no_file_names_a_package_index():
+    hosts = ["pypi" + ".org", "pythonhosted" + ".org", "download." + "pytorch", "npmjs" + ".org", "deb.debian" + ".org"]
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    files = [ROOT / name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+    assert len(files) > 40
+    found = [f"{file.name}: {host}" for file in files for host in hosts if host.encode() in file.read_bytes()]
+    assert found == []
+
+
+def make(*arguments: str, folder: Path = ROOT) -> str:
+    return subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_help_lists_every_target_in_a_line():
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z%-]*):", text, re.MULTILINE))
+    shown = set(re.findall(r"^  make (\S+) +\S", make("help"), re.MULTILINE))
+    assert shown == {target.replace("%", "<paper>") for target in targets}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout whose path has a space in it, with one paper and a ready environment."""
+    folder = tmp_path / "my checkout"
+    (folder / ".venv").mkdir(parents=True)
+    (folder / "reproductions" / "bahdanau").mkdir(parents=True)
+    (folder / "reproductions" / "bahdanau" / "published.yaml").touch()
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    for stamp in (".locked", ".ready"):
+        (folder / ".venv" / stamp).touch()
+    return folder
+
+
+def test_choices_reach_the_commands(checkout: Path):
+    train, report = "-m reproductions.train paper=bahdanau", "-m reproductions.report paper=bahdanau"
+    plain = make("-n", "repro-bahdanau", folder=checkout).split()
+    assert " ".join(plain).count(f"{train} scale=small; failed=$?;") == 1
+    chosen = make(
+        "-n",
+        "repro-bahdanau",
+        "SCALE=smoke",
+        "TABLE=t",
+        "ROW=r",
+        "SEEDS=1,2",
+        "FRESH=1",
+        "ARGS=a=1 b=2",
+        folder=checkout,
+    )
+    assert f"{train} scale=smoke table=t row=r seeds=1,2 fresh=1 a=1 b=2;" in " ".join(chosen.split())
+    assert f"{report} scale=smoke &&" in chosen
+
+
+def test_an_unknown_paper_is_named_with_those_there_are(checkout: Path):
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        make("-n", "repro-bahdanua", folder=checkout)
+    assert 'no paper "bahdanua"; there is: bahdanau' in error.value.stderr
+
+
+def test_a_failed_row_fails_after_its_report(checkout: Path):
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text('#!/bin/sh\necho "$@"\ncase "$2" in *train) exit 1;; esac\n')
+    python.chmod(0o755)
+    run = subprocess.run(["make", "repro-bahdanau"], cwd=checkout, capture_output=True, text=True, check=False)
+    assert "reproductions.report" in run.stdout and run.returncode != 0
+    python.write_text("#!/bin/sh\nexit 0\n")
+    assert subprocess.run(["make", "repro-bahdanau"], cwd=checkout, check=False).returncode == 0
+
+
+def test_the_preflight_names_all_that_is_missing_at_once(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(preflight, "DISK_CUDA", 2**60)
+    monkeypatch.setattr(preflight, "DISK_CPU", 2**60)
+    assert preflight.main("", "") == 1
+    message = capsys.readouterr().err
+    for what in ("Python 3.11 or 3.12 with venv", "git (", "make.", "a C compiler", "GiB of free disk space"):
+        assert message.count(f"  - {what}") <= 1 and what in message
+    assert message.count("Debian") >= 4 and message.count("macOS") >= 4
+
+
+def test_the_preflight_passes_here_and_tells_why_a_python_will_not_do(tmp_path: Path):
+    assert preflight.missing_python(sys.executable) == []
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\necho 3 9\n")
+    old.chmod(0o755)
+    assert "python3 is 3.9)" in preflight.missing_python(str(old))[0]
+    old.write_text("#!/bin/sh\necho \"No module named 'ensurepip'\" >&2\nexit 1\n")
+    assert "No module named 'ensurepip'" in preflight.missing_python(str(old))[0]
+    assert "No such file" in preflight.missing_python(str(tmp_path / "python3.12"))[0]
+
+
+def test_the_preflight_is_valid_for_old_pythons():
+    ast.parse((ROOT / "reproductions" / "preflight.py").read_text(encoding="utf-8"), feature_version=(3, 8))
