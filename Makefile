@@ -1,7 +1,7 @@
 # One command a paper: `make repro-<paper>`. `make help` lists the rest.
 
 # Choices, passed on only if given: make repro-bahdanau SCALE=smoke ARGS="model.hidden=128"
-SCALE ?= small
+SCALE ?=
 TABLE ?=
 ROW ?=
 SEEDS ?=
@@ -20,8 +20,13 @@ READY := .venv/.ready
 paper = $(subst -,_,$*)
 papers = $(patsubst reproductions/%/published.yaml,%,$(wildcard reproductions/*/published.yaml))
 known = $(if $(filter $(paper),$(papers)),,$(error no paper "$(paper)"; there is: $(papers)))
-choice = $(strip scale=$(SCALE) $(if $(TABLE),table=$(TABLE)) $(if $(ROW),row=$(ROW)) $(if $(SEEDS),seeds=$(SEEDS)) \
-	$(if $(FRESH),fresh=$(FRESH)) $(ARGS))
+comma = ,
+scale = scale=$(or $(SCALE),small)
+tables = $(or $(TABLE),$(patsubst conf/table/%.yaml,%,$(wildcard conf/table/$(paper)_*.yaml)))
+choice = $(strip $(if $(ROW),experiment=$(paper)/$(subst $(comma),$(comma)$(paper)/,$(ROW))) \
+	$(if $(SEEDS),seed=$(SEEDS)) $(if $(FRESH),fresh=true) $(ARGS))
+train = failed=0; for table in $(tables); do \
+	$(PY) -m reproductions.train -m table=$$table $(1) $(choice) || { failed=$$?; test $$failed = 1 || exit $$failed; }; done
 
 .PHONY: help setup check test bench-nmt translate clean
 .DEFAULT_GOAL := help
@@ -31,7 +36,7 @@ help:  ## this list
 	@echo
 	@echo "  papers: $(papers)"
 	@echo "  SCALE=smoke|small|paper  toy data; real text, the default; the paper's own data and sizes"
-	@echo "  TABLE=<name> ROW=<name>  only this table (bahdanau_1), only this row"
+	@echo "  TABLE=<name> ROW=<name>  only this table (bahdanau_1), only these rows (rnnsearch_30,rnnsearch_50)"
 	@echo "  SEEDS=1,2,3              seeds of each row"
 	@echo "  ARGS=\"key=value ...\"     overrides, or a new ablation; arguments of pytest for make test"
 	@echo "  FRESH=1                  re-run rows that are stored already"
@@ -65,25 +70,25 @@ test: $(READY)  ## all tests, on two cores
 	@cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
 		OMP_NUM_THREADS=1 TRITON_CACHE_DIR="$$cache" $(PY) -m pytest -q -n 2 $(ARGS)
 
-# A failed row makes the exit code 1, and the report shows it: so the report is written all the same.
+# A failed row is exit code 1, and the report shows it: so it is written all the same. Other codes (a wrong argument) stop.
 repro-%: $(READY)  ## train the rows of its tables, then report
-	$(known)@$(PY) -m reproductions.train paper=$(paper) $(choice); failed=$$?; \
-		$(PY) -m reproductions.report paper=$(paper) scale=$(SCALE) && exit $$failed
+	$(known)@$(call train,$(scale)); $(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
 
-dry-run-%: $(READY)  ## compose every row, and run one batch of each
-	$(known)$(PY) -m reproductions.train paper=$(paper) dry_run=true $(choice)
+dry-run-%: $(READY)  ## one update of every row with a made-up batch; SCALE=paper unless given
+	$(known)@$(call train,scale=$(or $(SCALE),paper) dry_run=true); exit $$failed
 
 report-%: $(READY)  ## report on the runs there are
-	$(known)$(PY) -m reproductions.report paper=$(paper) scale=$(SCALE)
+	$(known)@$(PY) -m reproductions.report paper=$(paper) $(scale)
 
 results-%: $(READY)  ## write the report into its tracked RESULTS.md
-	$(known)$(PY) -m reproductions.report paper=$(paper) scale=$(SCALE) results=true
+	$(known)@$(PY) -m reproductions.report paper=$(paper) $(scale) results=true
 
 bench-nmt: $(READY)  ## speed of training and decoding
-	$(PY) -m reproductions.bench bench=nmt scale=$(SCALE) $(ARGS)
+	@$(PY) -m reproductions.bench bench=nmt $(scale) $(ARGS)
 
 translate: $(READY)  ## translate standard input with the model of RUN
-	@$(if $(RUN),,$(error give the run: make translate RUN=runs/bahdanau/small/rnnsearch_30-s1 < text))$(PY) -m reproductions.translate run="$(RUN)" $(ARGS)
+	$(if $(RUN),,$(error give the run: make translate RUN=runs/bahdanau/small/rnnsearch_30-s1 < text))@$(PY) \
+		-m reproductions.translate run="$(RUN)" $(ARGS)
 
 clean:  ## remove caches; runs and .venv stay
 	rm -rf .pytest_cache .ruff_cache .hypothesis outputs multirun build *.egg-info

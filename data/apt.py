@@ -1,7 +1,6 @@
 """Fetch with apt into a folder of our own: no root, nothing installed, the system's own lists untouched."""
 
 import hashlib
-import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -35,9 +34,9 @@ def apt_get(root: Path, languages: str, *arguments: str) -> None:
     for folder in ("lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     command = ["apt-get", "-qq", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
-    done = subprocess.run([*command, *arguments], cwd=root, capture_output=True, text=True)
+    done = subprocess.run([*command, *arguments], check=False, cwd=root, capture_output=True, text=True)
     # Without a network `update` succeeds with warnings and leaves nothing behind.
-    if done.returncode or (arguments == ("update",) and re.search(r"^W: Failed to fetch", done.stderr, re.M)):
+    if done.returncode or (arguments == ("update",) and "\nW: Failed to fetch" in f"\n{done.stderr}"):
         reason = (done.stderr.strip().splitlines() or ["apt-get gave no reason"])[0]
         raise FetchError(f"apt-get {' '.join(arguments)} failed: {reason} {OFFLINE}")
 
@@ -62,7 +61,7 @@ def fetch_with_apt(folder: Path, what: Download, fill: Callable[[Path, Path], No
         if content is not None:
             require_apt(what.what)
             check_space(content, what.peak or 0, what.what)
-            print(f"Fetching {what.what} with apt to {folder.parent}", flush=True)
+            print(f"Fetching {what.what} to {folder.parent}", flush=True)
             root = content.parent / "apt"
             root.mkdir()
             fill(root, content)

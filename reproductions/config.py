@@ -88,6 +88,7 @@ class Train(Section):
     length: str
     lengths: dict[str, StrictInt]
     tokens: dict[str, StrictInt]
+    hidden: dict[str, StrictInt]
 
 
 def check(config: Mapping[str, Any]) -> None:

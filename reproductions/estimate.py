@@ -18,22 +18,31 @@ MEAN_SHARE = 0.55  # mean sentence length over the longest allowed, about
 REST = 1.15  # validation, loading, scoring
 
 
-def announce(jobs: Sequence[Job], side_by_side: int) -> None:
-    """Print downloads, disk and a time estimate."""
+def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:
+    """Print downloads, disk and a time estimate; return the jobs with the longest first, so that none trails behind."""
     plans = {json.dumps(job.config["data"] | {"max_words": None, "seed": 0}): job for job in jobs}
     for job in plans.values():
         print(f"data: {instantiate(job.config['data']).plan()}")
     known: dict[str, float] = {}
-    loads = [0.0] * side_by_side
     for job in jobs:
-        key = json.dumps([job.config[k] for k in ("model", "data", "optim", "decode", "budget")])
+        key = model_key(job)
         if key not in known:
             known[key] = seconds(job.config)
-        loads[loads.index(min(loads))] += known[key]
+    order = sorted(jobs, key=lambda job: -known[model_key(job)])
+    loads = [0.0] * side_by_side
+    for job in order:
+        loads[loads.index(min(loads))] += known[model_key(job)]
     print(
         f"{len(jobs)} jobs, {side_by_side} at a time: about {max(loads) / 60:.0f} minutes on this machine "
         f"(training {jobs[0].config['trainer']['precision']}, measured on a few made-up batches)", flush=True,
     )
+    return order
+
+
+def model_key(job: Job) -> str:
+    """Jobs with the same key take the same time."""
+    data = job.config["data"] | {"seed": 0}
+    return json.dumps([data, *(job.config[key] for key in ("model", "optim", "decode", "budget"))])
 
 
 def seconds(config: dict[str, Any]) -> float:

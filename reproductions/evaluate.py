@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ TEST_SPLITS = ("test", "test_long")
 
 @dataclass(frozen=True)
 class Tested:
-    """metrics: name -> {value, signature}; decode: speed and counts, for result.json."""
+    """metrics: name -> {value, signature}; decode: speed and counts; train_nll, dev_nll: mean per sentence, in nats."""
 
     metrics: dict[str, dict[str, Any]]
     decode: dict[str, float]
+    train_nll: float
+    dev_nll: float
 
 
 def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: Path, seed: int) -> Tested:
@@ -72,7 +75,8 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         "sentences": sentences, "seconds": seconds, "sentences_per_second": sentences / max(seconds, 1e-9),
         "beam": settings.beam, "unfinished": unfinished,
     }
-    return Tested(metrics, decode)
+    dev, _ = sentence_nll(module, data, "dev")
+    return Tested(metrics, decode, train_nll=training_nll(module, data), dev_nll=sum(dev) / len(dev))
 
 
 @torch.no_grad()
@@ -84,6 +88,13 @@ def sentence_nll(module: Seq2Seq, data: TranslationData, split: str) -> tuple[li
         sums, lengths = module.sentence_nll(batch.to(module.device))
         nll[batch.index], tokens[batch.index] = sums.double().cpu(), lengths.cpu()
     return nll.tolist(), tokens.tolist()
+
+
+@torch.no_grad()
+def training_nll(module: Seq2Seq, data: TranslationData, batches: int = 20) -> float:
+    """Mean nll per sentence, in nats, of the first batches of training pairs, without dropout."""
+    sums = [module.sentence_nll(b.to(module.device))[0] for b in islice(data.train_stream(), batches)]
+    return float(torch.cat(sums).double().mean())
 
 
 def translate(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+import yaml
 from hydra.utils import instantiate
 from pytorch_lightning.callbacks import ModelCheckpoint
 
@@ -31,7 +32,7 @@ def build(config: Config, data: TranslationData) -> Seq2Seq:
     torch.manual_seed(config["seed"])
     return build_module(
         config, len(data.source_vocab), len(data.target_vocab),
-        total=data.steps_for_tokens(config["budget"]["target_tokens"]), dev=len(data.examples("dev")),
+        total=data.steps_for_tokens(config["budget"]["target_tokens"]), dev=data.size("dev"),
     )
 
 
@@ -47,25 +48,29 @@ def build_module(config: Config, source_words: int, target_words: int, *, total:
 def run(config: Config, folder: Path, ablation: list[str]) -> None:
     """Train, test, write result.json. What a killed run had reached is used; a failure is a result as well."""
     folder.mkdir(parents=True, exist_ok=True)
-    started = datetime.now(UTC)
     head = {
         **{key: config[key] for key in ("paper", "row", "label", "seed")}, "table": config["table_id"],
         "scale": config["scale"]["name"], "ablation": ablation, "command": command(),
         "config_hash": provenance.config_hash(config), "source_hash": provenance.source_hash(config),
         **provenance.git_state(), "versions": provenance.versions(), "hardware": provenance.hardware(),
-        "started": started.isoformat(timespec="seconds"),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     clock = time.perf_counter()
+    result: dict[str, Any] = {}
     try:
         result = train_and_test(config, folder, head)
-    except BaseException as error:
+    except Exception as error:
         result = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
         (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
         raise
     finally:
-        write_json(folder / "result.json", head | result | {
-            "seconds": time.perf_counter() - clock + previous_seconds(folder), "peak_memory_bytes": peak_memory(),
-        })
+        if result:
+            seconds = {"seconds": time.perf_counter() - clock, "peak_memory_bytes": peak_memory()}
+            write_json(folder / "result.json", head | result | seconds)
+        if config["logger"]["kind"] == "wandb":
+            from reproductions.log_wandb import finish_row
+
+            finish_row(folder, head["paper"], head["scale"])
 
 
 def train_and_test(config: Config, folder: Path, head: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +81,7 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any]) -> dict[s
     identity = {key: head[key] for key in ("config_hash", "source_hash")} | {"data_checksum": data.checksum}
     resume = resumable(folder, identity)
     curves = Curves(folder / "curves.csv", every=50)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     trainer = make_trainer(config, folder, module, curves)
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
     best = load_tested_weights(config, folder, module)
@@ -83,7 +89,9 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any]) -> dict[s
     result = {
         "status": "ok", "data_checksum": data.checksum, "metrics": tested.metrics, "decode": tested.decode,
         "parameters": sum(p.numel() for p in module.parameters()),
-        "train": training_facts(data, module, curves, best), "data": data_facts(data),
+        "train": training_facts(data, module, curves, best)
+        | {"train_nll": tested.train_nll, "dev_nll": tested.dev_nll},
+        "data": data.record,
     }
     (folder / "last.ckpt").unlink(missing_ok=True)
     return result
@@ -129,21 +137,14 @@ def load_tested_weights(config: Config, folder: Path, module: Seq2Seq) -> dict[s
     return {"rule": "best_dev_nll", "update": saved["global_step"]}
 
 
-def training_facts(data: TranslationData, module: Seq2Seq, curves: Curves, best: dict[str, Any]) -> dict[str, Any]:
-    """The row of Table 2. NLL is per sentence, in nats, as the paper has it, and per token."""
-    pairs = len(data.examples("train"))
-    last = curves.last
+def training_facts(data: TranslationData, module: Seq2Seq, curves: Curves, tested: dict[str, Any]) -> dict[str, Any]:
+    """What Table 2 tells of a row's training."""
     return {
-        "updates": module.total_updates, "epochs": data.epochs(module.total_updates), "pairs": pairs,
-        "target_tokens": curves.total_tokens, "seconds": curves.total_seconds,
+        "updates": module.total_updates, "epochs": data.epochs(module.total_updates),
+        "pairs": data.size("train"), "target_tokens": curves.total_tokens, "seconds": curves.total_seconds,
         "tokens_per_second": curves.total_tokens / max(curves.total_seconds, 1e-9),
-        "train_nll_per_token": last.get("train_nll"), "dev_nll_per_token": last.get("dev_nll"),
-        "tested_update": best["update"], "checkpoint_rule": best["rule"],
+        "tested_update": tested["update"], "checkpoint_rule": tested["rule"],
     }
-
-
-def data_facts(data: TranslationData) -> dict[str, Any]:
-    return {"name": data.name, "counts": data.counts}
 
 
 def resumable(folder: Path, identity: dict[str, str]) -> Path | None:
@@ -157,10 +158,6 @@ def resumable(folder: Path, identity: dict[str, str]) -> Path | None:
         shutil.rmtree(folder / name, ignore_errors=True)
     write_json(mark, identity)
     return None
-
-
-def previous_seconds(folder: Path) -> float:
-    return 0.0
 
 
 def peak_memory() -> int:

@@ -63,8 +63,7 @@ def launch(jobs: Sequence[Job], searchpath: str | None) -> int:
     side_by_side = slots(pending[0].config)
     from reproductions.estimate import announce
 
-    announce(pending, side_by_side)
-    failed = Board(pending, searchpath, side_by_side).run()
+    failed = Board(announce(pending, side_by_side), searchpath, side_by_side).run()
     for job, reason in failed:
         print(f"failed: {job.folder}: {reason}", file=sys.stderr)
     return 1 if failed else 0

@@ -1,35 +1,129 @@
-"""W&B as a view of what lies in runs/: one run a row and seed, and one for the published numbers."""
+"""W&B as a view of what lies in runs/: one run a row and seed, and one a published row so that charts overlay.
 
-import os
+    python -m reproductions.log_wandb paper=bahdanau scale=small      the published numbers
+"""
+
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import wandb
 from pytorch_lightning.loggers import WandbLogger
 
+from common.report.lengths import Bins
+from common.report.measures import METRICS, Field, Measure
+from common.report.published import Table, load_published
+from common.report.render.heatmap import heatmap
+from common.report.results import Run, read_run
+from common.report.sentences import Items
+
+ROOT = Path(__file__).resolve().parent.parent
+SHOWN_SENTENCES = 50
+SPLITS = ("test", "test_long")
+
 
 def mode(setting: str) -> str:
     """auto: online if a key is at hand, else offline, so that nothing ever asks or waits."""
     if setting != "auto":
         return setting
-    key = os.environ.get("WANDB_API_KEY") or wandb.api.api_key
-    return "online" if key else "offline"
+    return "online" if wandb.login(prompt=False, verify=False) else "offline"
 
 
 def start(project: str, setting: str, folder: Path, **settings: Any) -> Any:
-    """wandb.init without questions and with a bounded wait for the network."""
+    """wandb.init without questions, with a bounded wait for the network; offline where that wait is in vain."""
     folder.mkdir(parents=True, exist_ok=True)
-    return wandb.init(
-        project=project, mode=mode(setting), dir=str(folder), reinit="finish_previous",  # type: ignore[arg-type]
-        settings=wandb.Settings(init_timeout=30, console="off", silent=True), **settings,
-    )
+    wanted = mode(setting)
+    common = dict(project=project, dir=str(folder), reinit="finish_previous", **settings)
+    quiet = dict(console="off", silent=True, disable_git=True)
+    try:
+        return wandb.init(mode=wanted, settings=wandb.Settings(init_timeout=20, **quiet), **common)  # type: ignore[arg-type]
+    except wandb.Error as error:
+        print(f"W&B: {error}; the run is kept offline under {folder / 'wandb'}: `wandb sync` sends it", file=sys.stderr)
+        return wandb.init(mode="offline", settings=wandb.Settings(**quiet), **common)  # type: ignore[arg-type]
 
 
 def row_logger(config: dict[str, Any], folder: Path) -> WandbLogger:
     """A Lightning logger: group paper/table, name row-s<seed>, tags for scale and ablation."""
-    run = start(
-        config["logger"]["project"], config["logger"]["mode"], folder,
+    return WandbLogger(experiment=start(
+        config["logger"]["project"], config["logger"]["mode"], folder, config=config, job_type="train",
         group=f"{config['paper']}/{config['table_id']}", name=f"{config['row']}-s{config['seed']}",
-        tags=[config["scale"]["name"], *(["ablation"] if "+" in config["row"] else [])], config=config,
-    )
-    return WandbLogger(experiment=run)
+        tags=[config["scale"]["name"], *(["ablation"] if "+" in config["row"] else [])],
+    ))
+
+
+def finish_row(folder: Path, paper: str, scale: str) -> None:
+    """Logs what testing left in folder (scores, length plot, sentences, heat maps) to the open run and finishes it."""
+    if wandb.run is None:
+        return
+    try:
+        result = read_run(folder, paper, scale, lambda config: "")
+        if result.ok:
+            wandb.run.summary.update({name: score["value"] for name, score in result.record["metrics"].items()})
+            wandb.run.summary.update({f"train/{k}": v for k, v in result.record["train"].items()})
+            wandb.run.log(test_views(result))
+    finally:
+        wandb.finish()
+
+
+def test_views(run: Run) -> dict[str, Any]:
+    views: dict[str, Any] = {}
+    for split in SPLITS:
+        items = run.items(Measure("bleu", split))
+        if items is not None:
+            table = length_table(items)
+            views[f"{split}/lengths"] = table
+            views[f"{split}/bleu_by_length"] = wandb.plot.line(
+                table, "source_words", "bleu", title=f"BLEU by source length, {split}"
+            )
+    lines = (run.folder / "sentences" / "test.jsonl").read_text(encoding="utf-8").split("\n")[:SHOWN_SENTENCES]
+    sentences = [json.loads(line) for line in lines if line]
+    keys = ("id", "source", "reference", "hypothesis")
+    views["test/sentences"] = wandb.Table(columns=list(keys), data=[[s[k] for k in keys] for s in sentences])
+    for alignment in run.alignments():
+        views[f"alignments/{alignment.id}"] = wandb.Html(str(heatmap(alignment, alignment.id)), inject=False)
+    return views
+
+
+def length_table(items: Items, bins: Bins = Bins(width=10, up_to=80, fewest=1)) -> wandb.Table:
+    """A row a bin of source words: its last length, sentences, BLEU, chrF, log-likelihood per token."""
+    names = ("bleu", "chrf", "log_likelihood")
+    rows = []
+    assert items.source_tokens is not None
+    for low, high in bins.ranges():
+        inside = (items.source_tokens >= low) & (items.source_tokens <= high)
+        if inside.sum() >= bins.fewest:
+            sums = [items.statistics[METRICS[n].statistic][inside].sum(0) for n in names]
+            rows.append([high, int(inside.sum()), *(float(METRICS[n].score(s)) for n, s in zip(names, sums, strict=True))])
+    return wandb.Table(columns=["source_words", "sentences", *names], data=rows)
+
+
+def log_published(paper: str, scale: str, runs: Path, project: str = "attention-reproductions", setting: str = "auto") -> None:
+    """A pseudo-run a row of a published table, with the keys of our own runs where both have the number."""
+    published = load_published(ROOT / "reproductions" / paper / "published.yaml")
+    for table in published.tables:
+        for row in table.rows:
+            run = start(
+                project, setting, runs / paper / scale, job_type="published", name=f"published-{row.id}",
+                group=f"{paper}/{table.title}", tags=[scale, "published"], config={"table": table.title, "row": row.id},
+            )
+            values = {key(table, name): value for name, value in row.values.items() if isinstance(value, float)}
+            for step in (0, 1):  # two points make a line
+                run.log(values, step=step)
+            run.summary.update(values)
+            wandb.finish()
+
+
+def key(table: Table, column: str) -> str:
+    """The key under which a run of ours logs what a published column holds."""
+    ours = next(c.ours for c in table.columns if c.id == column)
+    if isinstance(ours, Field):
+        return ours.path.replace(".", "/")
+    if isinstance(ours, Measure):
+        return f"{ours.split}{'' if ours.subset == 'all' else '.' + ours.subset}/{ours.metric}"
+    return column
+
+
+if __name__ == "__main__":
+    given = dict(argument.split("=", 1) for argument in sys.argv[1:])
+    log_published(given["paper"], given.get("scale", "small"), Path(given.get("runs", "runs")))

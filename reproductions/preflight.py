@@ -32,8 +32,9 @@ def missing_python(python: str) -> List[str]:
         return ["Python %s with venv (%s: %s). %s" % (versions, python, error.strerror, advice)]
     found = tuple(int(n) for n in probe.stdout.split())
     if probe.returncode != 0:
-        last = probe.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        return ["Python %s with venv (%s fails: %s). %s" % (versions, python, "".join(last), advice)]
+        lines = probe.stderr.decode(errors="replace").strip().splitlines() or ["exit code %d" % probe.returncode]
+        why = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+        return ["Python %s with venv (%s fails: %s). %s" % (versions, python, why, advice)]
     if found not in SUPPORTED:
         return ["Python %s (%s is %d.%d). %s" % ((versions, python) + found + (advice,))]
     return []

@@ -121,7 +121,7 @@ def git_state(root: Path) -> GitState:
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
 
-    status = git("status", "--porcelain")
+    status = git("status", "--porcelain", "--untracked-files=no")
     if status.returncode:
         raise ValueError(f"{root}: expected a git work tree: {status.stderr.strip()}")
     changed = tuple(line[3:] for line in status.stdout.splitlines() if Path(line[3:]).name not in GENERATED)
@@ -142,6 +142,8 @@ def refusals(report: Report, state: GitState) -> list[str]:
             reasons.append(f"{run.folder.name}: made by another version of the sources: run it again with FRESH=1")
         elif run.field("git_dirty"):
             reasons.append(f"{run.folder.name}: made with uncommitted changes")
+        elif commit is None:
+            reasons.append(f"{run.folder.name}: made outside a checkout")
         elif not state.contains(str(commit)):
             reasons.append(f"{run.folder.name}: made at commit {commit}, which this history does not hold")
     checksums = {run.field("data_checksum") for run in runs if run.ok}

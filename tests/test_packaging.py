@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
@@ -149,8 +150,9 @@ def checkout(tmp_path: Path) -> Path:
     """A checkout whose path has a space in it, with one paper and a ready environment."""
     folder = tmp_path / "my checkout"
     (folder / ".venv").mkdir(parents=True)
-    (folder / "reproductions" / "bahdanau").mkdir(parents=True)
-    (folder / "reproductions" / "bahdanau" / "published.yaml").touch()
+    for name in ("reproductions/bahdanau/published.yaml", "conf/table/bahdanau_1.yaml", "conf/table/bahdanau_2.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
     for name in ("Makefile", "requirements.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
     for stamp in (".locked", ".ready"):
@@ -158,40 +160,53 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def test_choices_reach_the_commands(checkout: Path):
-    train, report = "-m reproductions.train paper=bahdanau", "-m reproductions.report paper=bahdanau"
-    plain = make("-n", "repro-bahdanau", folder=checkout).split()
-    assert " ".join(plain).count(f"{train} scale=small; failed=$?;") == 1
-    chosen = make(
-        "-n",
-        "repro-bahdanau",
-        "SCALE=smoke",
-        "TABLE=t",
-        "ROW=r",
-        "SEEDS=1,2",
-        "FRESH=1",
-        "ARGS=a=1 b=2",
-        folder=checkout,
+@pytest.fixture
+def commands(checkout: Path) -> Callable[..., tuple[list[str], int]]:
+    """Runs make with a Python that only notes its arguments, and fails where told to."""
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir()
+
+    def run(*arguments: str, fails: str = "none", code: int = 1) -> tuple[list[str], int]:
+        python.write_text(f'#!/bin/sh\necho "NOTED $*"\ncase "$*" in *{fails}*) exit {code};; esac\n', encoding="utf-8")
+        python.chmod(0o755)
+        made = subprocess.run(["make", *arguments], cwd=checkout, capture_output=True, text=True, check=False)
+        return [line.removeprefix("NOTED -m ") for line in made.stdout.splitlines() if "NOTED" in line], made.returncode
+
+    return run
+
+
+def test_all_tables_of_a_paper_are_trained_then_reported(commands):
+    train, report = (
+        "reproductions.train -m table=bahdanau_{} scale=small",
+        "reproductions.report paper=bahdanau scale=small",
     )
-    assert f"{train} scale=smoke table=t row=r seeds=1,2 fresh=1 a=1 b=2;" in " ".join(chosen.split())
-    assert f"{report} scale=smoke &&" in chosen
+    assert commands("repro-bahdanau") == ([train.format(1), train.format(2), report], 0)
+
+
+def test_choices_reach_the_commands(commands):
+    choices = ["SCALE=smoke", "TABLE=bahdanau_2", "ROW=r,q", "SEEDS=1,2", "FRESH=1", "ARGS=a=1 b=2"]
+    assert commands("repro-bahdanau", *choices)[0] == [
+        "reproductions.train -m table=bahdanau_2 scale=smoke experiment=bahdanau/r,bahdanau/q seed=1,2 fresh=true a=1 b=2",
+        "reproductions.report paper=bahdanau scale=smoke",
+    ]
+    assert commands("results-bahdanau")[0] == ["reproductions.report paper=bahdanau scale=small results=true"]
+    dry = "reproductions.train -m table=bahdanau_2 scale=paper dry_run=true"
+    assert commands("dry-run-bahdanau", "TABLE=bahdanau_2")[0] == [dry]
+
+
+def test_a_failed_row_fails_after_the_report(commands):
+    ran, code = commands("repro-bahdanau", fails="bahdanau_1")
+    assert [line.split()[0] for line in ran] == ["reproductions.train"] * 2 + ["reproductions.report"] and code != 0
+    assert commands("repro-bahdanau", fails="report")[1] != 0
+    ran, code = commands("repro-bahdanau", fails="bahdanau_1", code=2)  # a wrong argument: nothing else is run
+    assert len(ran) == 1 and code != 0
+    assert commands("dry-run-bahdanau", fails="bahdanau_1")[1] != 0
 
 
 def test_an_unknown_paper_is_named_with_those_there_are(checkout: Path):
     with pytest.raises(subprocess.CalledProcessError) as error:
         make("-n", "repro-bahdanua", folder=checkout)
     assert 'no paper "bahdanua"; there is: bahdanau' in error.value.stderr
-
-
-def test_a_failed_row_fails_after_its_report(checkout: Path):
-    python = checkout / ".venv" / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text('#!/bin/sh\necho "$@"\ncase "$2" in *train) exit 1;; esac\n')
-    python.chmod(0o755)
-    run = subprocess.run(["make", "repro-bahdanau"], cwd=checkout, capture_output=True, text=True, check=False)
-    assert "reproductions.report" in run.stdout and run.returncode != 0
-    python.write_text("#!/bin/sh\nexit 0\n")
-    assert subprocess.run(["make", "repro-bahdanau"], cwd=checkout, check=False).returncode == 0
 
 
 def test_the_preflight_names_all_that_is_missing_at_once(tmp_path: Path, monkeypatch, capsys):

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
-from torch import Tensor
 
 COLUMNS = ("update", "target_tokens", "train_nll", "dev_nll", "lr", "tokens_per_second")
 
@@ -24,11 +23,10 @@ class Curves(Callback):
         self.path, self.every = path, every
         self.nll = self.tokens = self.seconds = 0.0
         self.total_tokens, self.total_seconds = 0, 0.0
-        self.last: dict[str, float] = {}
         self._started = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        names = ("nll", "tokens", "seconds", "total_tokens", "total_seconds", "last")
+        names = ("nll", "tokens", "seconds", "total_tokens", "total_seconds")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -54,6 +52,7 @@ class Curves(Callback):
         seconds = time.perf_counter() - self._started
         self.nll += outputs["nll"].item()
         self.tokens += outputs["tokens"].item()
+        self.total_tokens += int(batch.update_tokens) if batch_idx % trainer.accumulate_grad_batches == 0 else 0
         self.seconds += seconds
         self.total_seconds += seconds
         updated = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
@@ -68,10 +67,8 @@ class Curves(Callback):
         if "train_nll" in row:
             nll, tokens = trainer.strategy.reduce(torch.tensor([self.nll, self.tokens]), reduce_op="sum")
             row = {"train_nll": float(nll / tokens), "tokens_per_second": float(tokens) / self.seconds}
-            self.total_tokens += int(tokens)
             self.nll = self.tokens = self.seconds = 0.0
         row |= {"update": trainer.global_step, "target_tokens": self.total_tokens, "lr": rate(trainer)}
-        self.last |= {name: value for name, value in row.items() if value is not None}
         if trainer.is_global_zero:
             with self.path.open("a", newline="") as file:
                 csv.DictWriter(file, COLUMNS).writerow(row)
@@ -82,7 +79,3 @@ class Curves(Callback):
 def rate(trainer: Trainer) -> float:
     """Learning rate of the next update."""
     return trainer.optimizers[0].param_groups[0]["lr"]
-
-
-def as_float(value: Tensor | float) -> float:
-    return float(value)

@@ -57,42 +57,48 @@ class Trace:
         self.steps.append((rows, parents, words, weights))
 
     def hypotheses(self, pool: Pool, source_mask: Tensor) -> list[list[Hypothesis]]:
-        """Walk from each complete hypothesis back to the first word, all of them at once."""
+        """The complete hypotheses of each sentence, best first, as values on the CPU."""
         found = {name: field.cpu().numpy() for name, field in pool.fields.items()}
-        length, slot = found["tokens"], found["slot"].copy()
-        total = length + found["finished"]  # steps taken, the one to EOS counted
+        exists = found["score"] > -np.inf
+        if (hopeless := np.flatnonzero(~exists.any(axis=1))).size:
+            raise ValueError(
+                f"no word is possible for sentences {hopeless.tolist()}: all are forbidden or have log-prob -inf"
+            )
+        length = found["tokens"]
+        steps = length + found["finished"]
+        words, weights = self._walk_back(length, steps, found["slot"])
+        columns = source_mask.cpu()
+
+        def hypothesis(b: int, n: int) -> Hypothesis:
+            return Hypothesis(
+                tokens=words[b, n, : length[b, n]].tolist(),
+                log_prob=float(found["log_prob"][b, n]),
+                score=float(found["score"][b, n]),
+                weights=None if weights is None else weights[b, n, : steps[b, n]][:, columns[b]],
+                finished=bool(found["finished"][b, n]),
+            )
+
+        return [[hypothesis(b, int(n)) for n in np.flatnonzero(row)] for b, row in enumerate(exists)]
+
+    def _walk_back(self, length: np.ndarray, steps: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, Tensor | None]:
+        """Words (B, n, steps) and weights (B, n, steps, S) of paths, from their end slots (B, n), all of them at once.
+
+        A finished path took one step more than it has words: to EOS, from the slot where it ended.
+        """
+        slot = end.copy()
         words = np.zeros((*length.shape, len(self.steps)), dtype=np.int64)
         weights = None
         for t in reversed(range(len(self.steps))):
             rows, parents, chosen, step_weights = self.steps[t]
-            row, at = rows.cpu().numpy(), slot[rows.cpu().numpy()]
+            row = rows.cpu().numpy()
             inside = length[row] > t
-            at = np.where(inside, at, 0)
+            at = np.where(inside, slot[row], 0)
             words[row, :, t] = np.where(inside, np.take_along_axis(chosen.cpu().numpy(), at, 1), 0)
             slot[row] = np.where(inside, np.take_along_axis(parents.cpu().numpy(), at, 1), slot[row])
-            if step_weights is not None:  # they belong to the beam that was read at step t, the parent
+            if step_weights is not None:  # they belong to the beam that was read at step t: the parent
                 if weights is None:
-                    weights = step_weights.new_zeros(*length.shape, len(self.steps), step_weights.shape[-1])
-                reading = torch.from_numpy(np.where(total[row] > t, slot[row], 0)).to(rows.device)
-                index = reading.unsqueeze(-1).expand(-1, -1, step_weights.shape[-1])
+                    weights = step_weights.new_zeros(*words.shape, step_weights.shape[-1])
+                read = torch.from_numpy(np.where(steps[row] > t, slot[row], 0)).to(rows.device)
+                index = read.unsqueeze(-1).expand(-1, -1, step_weights.shape[-1])
                 weights[rows, :, t] = step_weights.gather(1, index)
-        if (hopeless := np.flatnonzero((found["score"] == -np.inf).all(axis=1))).size:
-            raise ValueError(
-                f"no word is possible for sentences {hopeless.tolist()}: all are forbidden or have log-prob -inf"
-            )
-        columns = source_mask.cpu()
-        attention = None if weights is None else weights.cpu()
-        return [
-            [
-                Hypothesis(
-                    tokens=words[b, n, : length[b, n]].tolist(),
-                    log_prob=float(found["log_prob"][b, n]),
-                    score=float(found["score"][b, n]),
-                    weights=None if attention is None else attention[b, n, : total[b, n]][:, columns[b]],
-                    finished=bool(found["finished"][b, n]),
-                )
-                for n in range(length.shape[1])
-                if found["score"][b, n] > float("-inf")
-            ]
-            for b in range(length.shape[0])
-        ]
+        return words, None if weights is None else weights.cpu()

@@ -128,7 +128,7 @@ class GatedEncoder(nn.Module):
     (appendix B.1).
     """
 
-    def __init__(self, inputs: int, hidden: int, *, bidirectional: bool, std: float = 0.01) -> None:
+    def __init__(self, inputs: int, hidden: int, *, bidirectional: bool, std: float) -> None:
         super().__init__()
         directions = 2 if bidirectional else 1
         self.hidden, self.directions = hidden, directions
@@ -140,9 +140,7 @@ class GatedEncoder(nn.Module):
     def forward(self, embedded: Tensor, mask: Tensor) -> Encoded:
         """embedded: (B, S, E); mask: (B, S) bool, True at real words."""
         batch, time, _ = embedded.shape
-        projected = (embedded @ self.w + self.bias).float() if embedded.dtype != torch.float64 else (
-            embedded @ self.w + self.bias
-        )
+        projected = embedded @ self.w + self.bias  # an addition outside autocast's reach: back in the bias's dtype
         x = projected.view(batch, time, self.directions, 3 * self.hidden).permute(1, 2, 0, 3)
         keep = mask.t().to(x.dtype).view(time, 1, batch, 1).expand(-1, self.directions, -1, -1)
         if self.directions == 2:  # the backward direction meets the padding first, where its state stays zero

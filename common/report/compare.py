@@ -135,7 +135,7 @@ def _decide(outcome: Outcome, p_holm: float) -> Outcome:
     assert effect is not None
     significant = p_holm < LEVEL and (claim.margin is not None or not effect.low <= claim.null <= effect.high)
     if not significant:
-        verdict, reason = INCONCLUSIVE, _why_inconclusive(effect)
+        verdict, reason = INCONCLUSIVE, _why_inconclusive(effect, p_holm)
     elif not outcome.favours:
         verdict, reason = CONTRADICTED, ""
     elif claim.big_enough(effect.value):
@@ -145,8 +145,10 @@ def _decide(outcome: Outcome, p_holm: float) -> Outcome:
     return replace(outcome, verdict=verdict, reason=reason, p_holm=p_holm)
 
 
-def _why_inconclusive(effect: Estimate) -> str:
-    return "one value has no interval" if effect.se == 0 else "after correction the data agree with no effect"
+def _why_inconclusive(effect: Estimate, p_holm: float) -> str:
+    if effect.se == 0:
+        return "one value has no interval"
+    return f"not significant after correction (p = {p_holm:.3f}): no effect can't be ruled out"
 
 
 def _exponential(effect: Estimate) -> Estimate:

@@ -16,7 +16,7 @@ MOST_POINTS = 150
 
 
 def length_view(table: Table, plot: Plot, results: Results, bins: Bins) -> LengthView | None:
-    """Scores per bin of source length for each row of a plot; None where no row has the sentences."""
+    """Scores per bin of source length for each row of a plot; None where no row has the sentences, or too few."""
     rows = [row for name in plot.rows if (row := results.rows.get(name)) and row.ok]
     found = [items for row in rows for run in row.ok if (items := run.items(Measure("bleu", plot.split, plot.subset)))]
     if not found or found[0].source_tokens is None:
@@ -26,6 +26,8 @@ def length_view(table: Table, plot: Plot, results: Results, bins: Bins) -> Lengt
         (low, high, n) for (low, high), n in zip(bins.ranges(), lengths.counts(words, bins.ranges()), strict=True)
     ]
     shown = tuple(item for item in counted if item[2] >= bins.fewest)
+    if not shown:
+        return None
     panels = []
     for name in LENGTH_METRICS:
         # The control scores other hypotheses: a likelihood, which needs none, has no control.
@@ -33,7 +35,7 @@ def length_view(table: Table, plot: Plot, results: Results, bins: Bins) -> Lengt
         series = [_series(row, Measure(name, plot.split, subset), shown) for subset in subsets for row in rows]
         panels.append((METRICS[name], tuple(line for line in series if line)))
     omitted = tuple(item for item in counted if 0 < item[2] < bins.fewest)
-    return LengthView(table, shown, omitted, int((words > bins.up_to).sum()), tuple(panels)) if shown else None
+    return LengthView(table, shown, omitted, int((words > bins.up_to).sum()), tuple(panels))
 
 
 def _series(row: Row, measure: Measure, bins: tuple[tuple[int, int, int], ...]) -> Series | None:

@@ -22,6 +22,7 @@ FACTS = {
     "data source": "data.source",
     "data licence": "data.licence",
     "domain": "data.domain",
+    "data fetched": "data.provenance",
     "data counts": "data.counts",
     "data checksum": "data_checksum",
     "config hash": "config_hash",
@@ -31,7 +32,7 @@ FACTS = {
     "started": "started",
     "seconds": "seconds",
     "peak memory, bytes": "peak_memory_bytes",
-    "decoding": "decode",
+    "beam": "decode.beam",
 }
 
 
@@ -49,7 +50,6 @@ def build_report(published: Published, claims: Claims, results: Results, *, resa
     shared, runs = _provenance(results)
     return Report(
         published=published,
-        claims=claims,
         results=results,
         outcomes=tuple(evaluate(claims, results, resamples=resamples)),
         tables=tuple(table_view(table, results) for table in tables),
@@ -77,6 +77,7 @@ def _not_run(published: Published, results: Results, shown: set[str]) -> list[tu
             if not (row.id in results.rows and results.rows[row.id].ok):
                 rows.setdefault(row.label, _why_not(table, row.id, results))
     listed += rows.items()
+    listed += [(run.folder.name, f"failed: {run.error}") for run in results.runs if not run.ok]
     return listed + [(name, "unfinished: the folder has no result.json") for name in results.unfinished]
 
 
@@ -120,7 +121,9 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def _without(facts: Mapping[str, str], shared: Mapping[str, str]) -> dict[str, str]:
-    return {title: text for title, text in facts.items() if title not in shared}
+    """The facts of one run that are not shared, hashes cut short."""
+    own = {title: text for title, text in facts.items() if title not in shared}
+    return {title: text[:12] if title.endswith(("hash", "checksum", "commit")) else text for title, text in own.items()}
 
 
 def _status(run: Run) -> str:

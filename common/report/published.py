@@ -102,9 +102,7 @@ class Published:
         table = self.table(table_id)
         place = f"{table_id}.{row_id}.{column_id}"
         if table.evidence not in TARGET_EVIDENCE:
-            raise ValueError(
-                f"{place}: evidence is {table.evidence!r}; only {' or '.join(TARGET_EVIDENCE)} may be a target"
-            )
+            raise self._error(place, f"evidence {table.evidence!r}: a target needs {' or '.join(TARGET_EVIDENCE)}")
         row = table.row(row_id)
         if row is None:
             raise self._error(place, f"no such row, {near(row_id, [r.id for r in table.rows])}")

@@ -163,7 +163,7 @@ def load_results(runs: Path, paper: str, scale: str, source_hash: SourceHash) ->
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.is_dir() and "-s" in path.name:
             if (path / "result.json").is_file():
-                loaded.append(_read_run(path, paper, scale, source_hash))
+                loaded.append(read_run(path, paper, scale, source_hash))
             else:
                 unfinished.append(path.name)
     return Results(paper, scale, folder, _group(loaded), tuple(unfinished))
@@ -176,7 +176,8 @@ def _group(runs: Iterable[Run]) -> dict[str, Row]:
     return {row: Row(row, tuple(sorted(members, key=lambda run: run.seed))) for row, members in by_row.items()}
 
 
-def _read_run(folder: Path, paper: str, scale: str, source_hash: SourceHash) -> Run:
+def read_run(folder: Path, paper: str, scale: str, source_hash: SourceHash) -> Run:
+    """Read one run. Raises ValueError where its result.json breaks the format or does not fit the folder's path."""
     file = folder / "result.json"
     try:
         node = Node(json.loads(file.read_text(encoding="utf-8")), file)

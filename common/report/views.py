@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from common.report.claims import Claims
 from common.report.compare import Outcome
 from common.report.measures import Metric
 from common.report.published import Column, Published, Table
@@ -52,6 +51,11 @@ class TableView:
     def has_published(self, index: int) -> bool:
         """Whether the paper prints this column for any row."""
         return any(row.cells[index].published is not None for row in self.rows)
+
+    def printed_digits(self, index: int) -> int:
+        """Decimals of the published column: as many as its most exact value has, so that 6.00 stands below 8.46."""
+        values = [row.cells[index].published for row in self.rows]
+        return max([len(f"{v:.6f}".rstrip("0").split(".")[1]) for v in values if isinstance(v, float)], default=0)
 
     def has_difference(self, index: int) -> bool:
         """Whether any row has a difference to show in this column."""
@@ -143,7 +147,6 @@ class Report:
     """Everything a renderer needs."""
 
     published: Published
-    claims: Claims
     results: Results
     outcomes: tuple[Outcome, ...]
     tables: tuple[TableView, ...]

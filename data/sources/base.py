@@ -22,10 +22,14 @@ class Context:
 class Source(Protocol):
     """A frozen dataclass whose fields are its settings; plain values only, they become part of the data's identity."""
 
-    licence: str
-    domain: str
-    revision: int
-    """Of the cleaning and splitting code: raise it whenever the same settings give other pairs."""
+    @property
+    def licence(self) -> str: ...
+    @property
+    def domain(self) -> str: ...
+    @property
+    def revision(self) -> int:
+        """Of the cleaning and splitting code: raise it whenever the same settings give other pairs."""
+        ...
 
     def downloads(self, context: Context) -> list[Download]:
         """What `pairs` would have to fetch now; nothing if it is in the cache already."""

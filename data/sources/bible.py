@@ -108,13 +108,12 @@ def held_out_pairs(english: Verses, other: Verses, train: Sequence[Pair], counts
 
     A run is made of verses that pass by themselves, and must pass as a whole.
     """
-    long: dict[str, list[Pair]] = {}
     refs = {split: usable(english, other, split, counts) for split in ("dev", "test")}
-    verses = {split: [join([ref], english, other) for ref in refs[split]] for split in refs}
-    verses = without_quotes(verses, train, counts)
-    for split in refs:
-        kept = {pair.id for pair in verses[split]}
-        new = [ref for ref in refs[split] if join([ref], english, other).id in kept]
+    singles = {split: {join([ref], english, other): ref for ref in chosen} for split, chosen in refs.items()}
+    verses = without_quotes({split: list(pairs) for split, pairs in singles.items()}, train, counts)
+    long: dict[str, list[Pair]] = {}
+    for split, pairs in verses.items():
+        new = [singles[split][pair] for pair in pairs]
         long[f"{split}_long"] = [join(run, english, other) for run in runs(new, english, split)]
     return verses | without_quotes(long, train, counts)
 

@@ -1,7 +1,6 @@
 """Text files of your own: two parallel files a split, or one file with a tab between source and target."""
 
 import hashlib
-import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,14 +12,13 @@ from data.fetch import Download
 from data.pairs import SPLITS, Counts, Pair, count, counted_overlap, note_lengths
 from data.sources.base import Context
 from data.text import is_blank, read_lines
+from data.tokenize import unescape_once
 
 
 def read_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     """Line i of one file with line i of the other. Raises ValueError if one is longer, naming both with lengths."""
-    end = object()
-    number = 0
-    for number, (a, b) in enumerate(zip_longest(read_lines(source), read_lines(target), fillvalue=end), start=1):
-        if not isinstance(a, str) or not isinstance(b, str):
+    for number, (a, b) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
+        if a is None or b is None:
             lines = {path: sum(1 for _ in read_lines(path)) for path in (source, target)}
             raise ValueError(
                 f"{source} has {lines[source]} lines and {target} has {lines[target]}, expected as many: line {number} "
@@ -97,7 +95,7 @@ class Files:
         paths = self.paths(split)
         lines = read_tsv(paths[0]) if len(paths) == 1 else read_parallel(*paths)
         for number, sides in enumerate(lines, start=1):
-            source, target = map(html.unescape, sides) if self.escaped else sides
+            source, target = map(unescape_once, sides) if self.escaped else sides
             count(counts, split, "read")
             if split == "train" and (is_blank(source) or is_blank(target)):
                 count(counts, split, "with a blank side")

@@ -7,6 +7,7 @@ prepared copy; rows that differ later are refused.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import datasets
 import huggingface_hub
 
-from data.fetch import NETWORK_SECONDS, OFFLINE, Download, FetchError
+from data.fetch import NETWORK_SECONDS, OFFLINE, Download, FetchError, check_space, megabytes
 from data.pairs import SPLITS, Counts, Pair, count, counted_overlap, in_share, note_lengths
 from data.sources.base import Context
 from data.text import is_blank
@@ -42,8 +43,12 @@ class Hub:
         """Where the hash of each split lies that was read first."""
         return self.folder(context) / f"{self.path.replace('/', '-')}-{self.config}.json"
 
+    def recorded(self, context: Context) -> dict[str, str]:
+        record = self.record(context)
+        return json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+
     def downloads(self, context: Context) -> list[Download]:
-        if self.record(context).exists():
+        if self.splits.keys() <= self.recorded(context).keys():
             return []
         return [Download(f"{self.path} ({self.config}) from the hub, the whole of it", None, None, None)]
 
@@ -51,21 +56,38 @@ class Hub:
         return {}
 
     def provenance(self, context: Context) -> dict[str, Any]:
-        return json.loads(self.record(context).read_text(encoding="utf-8"))
+        return dict(self.recorded(context))
 
-    def load(self, split: str, context: Context) -> datasets.Dataset:
-        """One split, downloaded if need be. Raises FetchError within seconds if the hub can't be reached."""
+    @contextmanager
+    def asking(self, context: Context) -> Iterator[None]:
+        """Whatever goes wrong at the hub, say what was wanted, where it would have gone and what else there is."""
         try:
-            if not self.record(context).exists():
-                # `load_dataset` alone would try for half a minute.
-                huggingface_hub.HfApi().dataset_info(self.path, timeout=NETWORK_SECONDS)
-            folder = str(self.folder(context))
-            data = datasets.load_dataset(self.path, self.config, split=self.splits[split], cache_dir=folder)
+            yield
         except Exception as error:
             raise FetchError(
                 f"could not get {self.path} ({self.config}) from the hub into {self.folder(context)}: {error}. "
                 f"{OFFLINE} data=bible_enfr needs no hub, only pip."
             ) from error
+
+    def announce(self, context: Context) -> None:
+        """Say how much will be downloaded, and find out whether it can be: `load_dataset` would try for half a minute.
+
+        Raises FetchError if the hub can't be reached, or if the disk is too small for the download, its copy as Arrow
+        files, and ours.
+        """
+        with self.asking(context):
+            info = huggingface_hub.HfApi().dataset_info(self.path, files_metadata=True, timeout=NETWORK_SECONDS)
+        files = [file for file in info.siblings or [] if file.rfilename.startswith(f"{self.config}/")]
+        size = sum(file.size or 0 for file in files)
+        folder = self.folder(context)
+        folder.mkdir(parents=True, exist_ok=True)
+        check_space(folder, 3 * size, f"{self.path} ({self.config})")
+        print(f"Downloading {self.path} ({self.config}), {megabytes(size)}, to {folder}", flush=True)
+
+    def load(self, split: str, context: Context) -> datasets.Dataset:
+        with self.asking(context):
+            folder = str(self.folder(context))
+            data = datasets.load_dataset(self.path, self.config, split=self.splits[split], cache_dir=folder)
         assert isinstance(data, datasets.Dataset)
         return data
 
@@ -93,7 +115,7 @@ class Hub:
     def check(self, split: str, sha256: str, context: Context) -> None:
         """Record the hash of a split, or compare it with the one recorded. Raises FetchError if it differs."""
         record = self.record(context)
-        known = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        known = self.recorded(context)
         if known.get(split, sha256) != sha256 and not context.allow_newer:
             raise FetchError(
                 f"{self.path} ({self.config}), {self.splits[split]}: got sha256 {sha256}, expected {known[split]} "
@@ -103,6 +125,8 @@ class Hub:
         record.write_text(json.dumps(known | {split: sha256}, indent=2) + "\n", encoding="utf-8")
 
     def pairs(self, context: Context, counts: Counts) -> dict[str, Iterable[Pair]]:
+        if self.downloads(context):
+            self.announce(context)
         names = [split for split in SPLITS if split in self.splits and split != "train"]
         held_out = {split: list(self.read(split, context, counts)) for split in names}
         note_lengths(held_out, counts)

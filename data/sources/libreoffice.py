@@ -1,6 +1,5 @@
 """LibreOffice's help pages, whose paragraphs carry the same id in every language; where apt is."""
 
-import html
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -13,8 +12,9 @@ from data.fetch import Download, FetchError
 from data.pairs import Counts, Pair, count, english_first, plausible, split_of, splits_without_quotes
 from data.sources.base import Context
 from data.text import read_lines
+from data.tokenize import unescape_once
 
-PARAGRAPH = re.compile(r'<(p|h[1-6]) id="((?:par|hd|tit)_?\w+)"([^>]*)>(.*?)</\1>', re.S)
+PARAGRAPH = re.compile(r'<(p|h[1-6]) id="((?:par|hd|tit)_?\w+)"([^>]*)>(.*?)</\1>', re.DOTALL)
 PACKAGES = {"en": "en-us", "pt": "pt", "de": "de", "fr": "fr", "es": "es", "it": "it", "ru": "ru"}
 
 DOWNLOAD = Download("LibreOffice's help in two languages with apt", None, 250_000_000, 12_000_000)
@@ -28,7 +28,7 @@ def read_page(text: str) -> Iterator[tuple[str, str]]:
     for match in PARAGRAPH.finditer(text):
         _, name, attributes, inner = match.groups()
         if "code" not in attributes:
-            plain = html.unescape(re.sub(r"<[^>]+>", "", re.sub(r"<br\s*/?>", " ", inner)))
+            plain = unescape_once(re.sub(r"<[^>]+>", "", re.sub(r"<br\s*/?>", " ", inner)))
             yield name, " ".join(plain.split())
 
 
@@ -84,8 +84,8 @@ class LibreOffice:
                 with open(folder / f"{language}.tsv", "w", encoding="utf-8", newline="\n") as file:
                     for page in pages:
                         name = str(page).partition("/text/")[2]
-                        for paragraph, text in read_page(page.read_text(encoding="utf-8")):
-                            file.write(f"{name}\t{paragraph}\t{text}\n")
+                        paragraphs = read_page(page.read_text(encoding="utf-8"))
+                        file.writelines(f"{name}\t{paragraph}\t{text}\n" for paragraph, text in paragraphs)
 
         return fetch_with_apt(self.folder(context), DOWNLOAD, fill)
 

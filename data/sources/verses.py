@@ -9,11 +9,15 @@ from pathlib import Path
 
 from data.text import read_lines
 
-BOOKS = (
-    "GEN EXO LEV NUM DEU JOS JDG RUT 1SA 2SA 1KI 2KI 1CH 2CH EZR NEH EST JOB PSA PRO ECC SNG ISA JER LAM EZK DAN HOS "
-    "JOL AMO OBA JON MIC NAM HAB ZEP HAG ZEC MAL MAT MRK LUK JHN ACT ROM 1CO 2CO GAL EPH PHP COL 1TH 2TH 1TI 2TI TIT "
-    "PHM HEB JAS 1PE 2PE 1JN 2JN 3JN JUD REV"
-).split()
+# fmt: off
+BOOKS = [
+    "GEN", "EXO", "LEV", "NUM", "DEU", "JOS", "JDG", "RUT", "1SA", "2SA", "1KI", "2KI", "1CH", "2CH",
+    "EZR", "NEH", "EST", "JOB", "PSA", "PRO", "ECC", "SNG", "ISA", "JER", "LAM", "EZK", "DAN", "HOS",
+    "JOL", "AMO", "OBA", "JON", "MIC", "NAM", "HAB", "ZEP", "HAG", "ZEC", "MAL", "MAT", "MRK", "LUK",
+    "JHN", "ACT", "ROM", "1CO", "2CO", "GAL", "EPH", "PHP", "COL", "1TH", "2TH", "1TI", "2TI", "TIT",
+    "PHM", "HEB", "JAS", "1PE", "2PE", "1JN", "2JN", "3JN", "JUD", "REV",
+]
+# fmt: on
 PSALMS = BOOKS.index("PSA") + 1
 VERSES = 31_102
 
@@ -54,8 +58,7 @@ def extract(database: Path, folder: Path, names: Sequence[str]) -> None:
         for name in names:
             rows = read_table(connection, name)
             with open(folder / f"{name}.tsv", "w", encoding="utf-8", newline="\n") as file:
-                for book, chapter, verse, text in rows:
-                    file.write(f"{book}\t{chapter}\t{verse}\t{' '.join(text.split())}\n")
+                file.writelines(f"{b}\t{c}\t{v}\t{' '.join(text.split())}\n" for b, c, v, text in rows)
 
 
 def read_table(connection: sqlite3.Connection, name: str) -> list[tuple[int, int, int, str]]:

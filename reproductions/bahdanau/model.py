@@ -32,7 +32,7 @@ class RNNSearch(nn.Module):
 
     def __init__(
         self, source_words: int, target_words: int, *, attention: bool, embedding: int, hidden: int, alignment: int,
-        maxout: int, dropout: float = 0.0, readout_state: str = "previous",
+        maxout: int, dropout: float = 0.0, readout_state: str = "previous", init_std: float = 0.01,
     ) -> None:
         super().__init__()
         if readout_state not in ("previous", "current"):
@@ -41,7 +41,7 @@ class RNNSearch(nn.Module):
         context = 2 * hidden if attention else hidden
         self.source_embedding = nn.Embedding(source_words, embedding)
         self.target_embedding = nn.Embedding(target_words, embedding)
-        self.encoder = GatedEncoder(embedding, hidden, bidirectional=attention)
+        self.encoder = GatedEncoder(embedding, hidden, bidirectional=attention, std=init_std)
         # decoder gates z, r and proposal: W E y + U s + C c  (A.1.1)
         self.w = nn.Linear(embedding, 3 * hidden)
         self.c = nn.Linear(context, 3 * hidden, bias=False)
@@ -49,7 +49,7 @@ class RNNSearch(nn.Module):
         self.u_state = nn.Parameter(orthogonal_(torch.empty(hidden, hidden)))
         self.w_s = nn.Linear(hidden, hidden)  # s_0 = tanh(W_s h_1)  (A.2.2)
         if attention:  # a(s_{i-1}, h_j) = v_a^T tanh(W_a s_{i-1} + U_a h_j)  (A.1.2)
-            self.w_a = nn.Parameter(gaussian_(torch.empty(hidden, alignment), 0.001))
+            self.w_a = nn.Parameter(gaussian_(torch.empty(hidden, alignment), init_std / 10))
             self.u_a = nn.Linear(context, alignment)
             self.v_a = nn.Parameter(torch.zeros(alignment))
         # deep output with a maxout layer (A.2.2)
@@ -58,17 +58,17 @@ class RNNSearch(nn.Module):
         self.c_o = nn.Linear(context, 2 * maxout, bias=False)
         self.w_o = nn.Linear(maxout, target_words)
         self.drop = nn.Dropout(dropout)
-        self._initialise()
+        self._initialise(init_std)
 
-    def _initialise(self) -> None:
+    def _initialise(self, std: float) -> None:
         """Appendix B.1: Gaussian with std 0.01, W_a and U_a 0.001, v_a and all biases zero, recurrent orthogonal."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                gaussian_(module.weight, 0.01)
+                gaussian_(module.weight, std)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         if self.attention:
-            gaussian_(self.u_a.weight, 0.001)
+            gaussian_(self.u_a.weight, std / 10)
 
     def encode(self, source: Tensor, mask: Tensor) -> Source:
         """source: (B, S) ids; mask: (B, S) bool, True at real tokens, at least one a row."""

@@ -15,7 +15,7 @@ def ragged(rows):
     """Ids of the rows with EOS at the end of each."""
     rows = [[*row, EOS] for row in rows]
     offsets = np.cumsum([0, *map(len, rows)])
-    return Ragged(np.asarray(sum(rows, []), dtype=np.int32), offsets)
+    return Ragged(np.asarray([i for row in rows for i in row], dtype=np.int32), offsets)
 
 
 ENCODED = Encoded(ragged(SOURCE), ragged(TARGET))
@@ -29,7 +29,7 @@ def test_padding_by_hand():
     assert batch.target_out.tolist() == [[9, 9, 4, 5, EOS], [8, 7, EOS, PAD, PAD], [6, EOS, PAD, PAD, PAD]]
     assert batch.target_mask.int().tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]]
     assert batch.index.tolist() == [3, 1, 0]
-    assert batch.target_tokens.item() == 5 + 3 + 2
+    assert batch.target_tokens.item() == batch.update_tokens.item() == 5 + 3 + 2
     assert {batch.source.dtype, batch.target_in.dtype, batch.target_out.dtype, batch.index.dtype} == {torch.int64}
     assert {batch.source_mask.dtype, batch.target_mask.dtype} == {torch.bool}
 
@@ -59,6 +59,7 @@ def test_shards_make_up_the_batch(rows, world):
     for rank, part in enumerate(shards):
         assert part.index.tolist() == list(range(rank, rows, world))
         assert torch.equal(part.target_out, batch.target_out[rank::world])  # with the padding of the whole batch
+        assert part.update_tokens.item() == batch.target_tokens.item()  # what the whole update is divided by
     assert sum(int(part.target_tokens) for part in shards) == int(batch.target_tokens)
 
 
@@ -69,7 +70,7 @@ def test_a_rank_without_a_pair_gets_a_row_that_counts_nothing():
     assert part.source_mask.tolist() == [[True, False, False, False]]
     assert part.target_in.tolist() == [[BOS, PAD]]
     assert part.target_out.tolist() == [[PAD, PAD]]
-    assert part.target_tokens.item() == 0
+    assert (part.target_tokens.item(), part.update_tokens.item()) == (0, 2)
     assert part.index.tolist() == [-1]
 
 

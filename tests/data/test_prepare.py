@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -136,8 +137,7 @@ def test_other_settings_are_another_folder(context, monkeypatch, change):
     if change == "languages":
         context = Context(context.cache, "fr", "en")
     elif change == "field":
-        object.__setattr__(source := Toy(**vars(TOY)), "seed", 1)
-        assert prepared_folder("toy", source, context) != before
+        assert prepared_folder("toy", replace(TOY, seed=1), context) != before
         return
     elif change == "revision":
         monkeypatch.setattr(Toy, "revision", Toy.revision + 1)

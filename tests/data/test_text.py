@@ -3,7 +3,9 @@ import pytest
 from data.text import is_blank, map_nonblank, read_lines
 
 
-@pytest.mark.parametrize("char", "\u2028 \u2029 \u0085 \v \f \x1c \x1d \x1e \r \u00a0 \u200b".split(" "))
+@pytest.mark.parametrize(
+    "char", ["\u2028", "\u2029", "\u0085", "\v", "\f", "\x1c", "\x1d", "\x1e", "\r", "\u00a0", "\u200b"]
+)
 def test_only_line_feeds_end_a_line(tmp_path, char):
     content = f"before{char}after\nsecond{char}\n\n".encode()
     (tmp_path / "f").write_bytes(content)

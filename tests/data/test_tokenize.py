@@ -10,7 +10,11 @@ from data.tokenize import detokenize, tokenize, unescape_once
     [
         ("en", "It's John's, isn't it?", "It 's John 's , isn 't it ?"),
         ("en", 'He said: "Go (now)!"', 'He said : " Go ( now ) ! "'),
-        ("en", "Mr. Smith paid 5,300.50 to e.g. a well-known firm.", "Mr. Smith paid 5,300.50 to e.g. a well-known firm ."),
+        (
+            "en",
+            "Mr. Smith paid 5,300.50 to e.g. a well-known firm.",
+            "Mr. Smith paid 5,300.50 to e.g. a well-known firm .",
+        ),
         ("fr", "L'homme n'est pas d'ici.", "L' homme n' est pas d' ici ."),
         ("fr", "Aujourd'hui, jusqu'à l'été\u00a0!", "Aujourd' hui , jusqu' à l' été !"),
         ("de", "Er hat's, z.B. den Hut.", "Er hat ' s , z.B. den Hut ."),

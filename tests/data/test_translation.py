@@ -1,6 +1,8 @@
 import itertools
+import random
 from collections import Counter
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -24,6 +26,10 @@ def indices(batches):
     return [batch.index.tolist() for batch in batches]
 
 
+def flat(lists):
+    return [i for one in lists for i in one]
+
+
 def pairs(*sides, split="train"):
     return [Pair(f"{i}", f"{split} {i}", source, target) for i, (source, target) in enumerate(sides)]
 
@@ -44,7 +50,7 @@ def test_a_batch_holds_the_ids_of_its_examples(toy_data):
 
 def test_an_epoch_has_every_pair_once_and_the_next_another_order(toy_data):
     batches = indices(take(toy_data.train_stream(), 26))
-    first, second = sum(batches[:13], []), sum(batches[13:], [])
+    first, second = flat(batches[:13]), flat(batches[13:])
     assert sorted(first) == sorted(second) == list(range(101))
     assert first != second
 
@@ -53,6 +59,17 @@ def test_an_epoch_has_every_pair_once_and_the_next_another_order(toy_data):
 def test_a_stream_can_start_at_any_batch(toy_data, start):
     whole = indices(take(toy_data.train_stream(), start + 3))
     assert indices(take(toy_data.train_stream(start), 3)) == whole[start:]
+
+
+def test_a_stream_ignores_the_global_random_states(toy_data):
+    seen = []
+    for seed in (1, 2):
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        random.seed(seed)
+        toy_data.latest_plan = None
+        seen.append(indices(take(toy_data.train_stream(), 13)))
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -65,9 +82,23 @@ def test_processes_share_the_batches_of_one(toy_data, world):
         assert sum(len(rank[k]) for rank in ranks) == len(batch)
 
 
+@pytest.mark.parametrize(("world", "accumulate"), [(1, 3), (2, 2)])
+def test_micro_batches_share_out_an_update(toy_data, world, accumulate):
+    """All processes' micro-batches of update k are its batch, and each says how many tokens the whole has."""
+    alone = take(toy_data.train_stream(), 13)
+    ranks = [take(toy_data.train_stream(0, rank, world, accumulate), 13 * accumulate) for rank in range(world)]
+    for k, batch in enumerate(alone):
+        parts = [part for rank in ranks for part in rank[k * accumulate : (k + 1) * accumulate]]
+        assert sorted(i for part in parts for i in part.index.tolist() if i >= 0) == sorted(batch.index.tolist())
+        assert {int(part.update_tokens) for part in parts} == {int(batch.target_tokens)}
+        assert sum(int(part.target_tokens) for part in parts) == int(batch.target_tokens)
+
+
 def test_steps_for_tokens_counts_real_target_tokens_with_eos(toy_data):
     lengths = [len(example.target_tokens) + 1 for example in toy_data.examples("train")]
-    seen = list(itertools.accumulate(sum(lengths[i] for i in batch) for batch in indices(take(toy_data.train_stream(), 30))))
+    seen = list(
+        itertools.accumulate(sum(lengths[i] for i in batch) for batch in indices(take(toy_data.train_stream(), 30)))
+    )
     for steps in (1, 2, 13, 14, 30):
         assert toy_data.steps_for_tokens(seen[steps - 1]) == steps
         assert toy_data.steps_for_tokens(seen[steps - 1] - 1) == steps
@@ -86,7 +117,7 @@ def test_epochs_counts_pairs_read(toy_data):
 @pytest.mark.parametrize("batch", [None, BatchSize("sentences", 1), BatchSize("sentences", 5), BatchSize("tokens", 30)])
 def test_evaluation_has_every_pair_once(toy_data, batch):
     for split in SPLITS[1:]:
-        order = sum(indices(toy_data.eval_batches(split, batch)), [])
+        order = flat(indices(toy_data.eval_batches(split, batch)))
         assert sorted(order) == list(range(toy_data.size(split)))
 
 
@@ -138,7 +169,7 @@ def test_nothing_left_to_train_on_is_an_error(make_data, listed):
 
 def test_what_was_left_out_is_said_in_a_line(toy_data):
     said = toy_data.describe()
-    assert "train: 101 read, 101 used, 101 kept" in said
+    assert "train: 101 read, 101 kept, 101 used" in said
     assert "batches of 8 sentences" in said
     assert "\n" not in said
     assert toy_data.record["licence"] == "generated, no licence needed"
@@ -207,11 +238,11 @@ def test_training_resumes_in_the_middle_of_an_epoch(make_data, listed, tmp_path)
     before = fit(make_data(source, batch=batch), tmp_path, 3)
     after = fit(make_data(source, batch=batch), tmp_path, 10, resume=tmp_path / "step=3.ckpt")
     assert (len(before), len(after)) == (3, 7)
-    assert sorted(sum(before + after, [])) == list(range(40))
+    assert sorted(flat(before + after)) == list(range(40))
     assert before + after == indices(take(make_data(source, batch=batch).train_stream(), 10))
 
 
 def test_validation_is_the_whole_dev_set_each_time(toy_data):
     loader = toy_data.val_dataloader()
     for _ in range(2):
-        assert sorted(sum(indices(loader), [])) == list(range(11))
+        assert sorted(flat(indices(loader))) == list(range(11))

@@ -89,7 +89,7 @@ def compact(value: float) -> str:
 def legend_sample(line: Line) -> Markup:
     """A short piece of the line for a legend outside the chart."""
     scale = Scale(lambda x: x, lambda y: y)
-    drawn = [_path(scale, ((2, 7), (32, 7)), "", line.style)]
+    drawn = [_path(scale, ((2, 7), (32, 7)), "dashed" if line.dashed else "", line.style)]
     drawn += [_marker(17, 7, line.style, filled=True)] if line.markers else []
     return tag("svg", drawn, viewBox="0 0 34 14", width=34, height=14, aria_hidden="true", class_="sample")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from common.report.render import text
-from common.report.render.chart import Line, legend_sample, line_chart
+from common.report.render.chart import COLOURS, Line, legend_sample, line_chart
 from common.report.render.heatmap import heatmap
 from common.report.render.markdown import beyond_mark, length_note
 from common.report.render.markup import Markup, join, tag
@@ -35,7 +35,7 @@ def length(view: LengthView, order: list[str]) -> Markup:
         "sentence (upright rules). Bands: 95% intervals over clusters of sentences and seeds. "
     )
     if any(line.control for line in view.panels[0][1]):
-        note += f"Dashed, in the row's colour: {text.CONTROL}. "
+        note += "Dashed, in the row's colour: the control. "
     return join(
         tag("h3", f"{view.table.title}: score against source length"),
         tag("p", view.table.caption, " ", view.table.comparable, class_="caption"),
@@ -113,7 +113,11 @@ def curves(by_name: Mapping[str, Sequence[Curve]], order: list[str]) -> Markup:
         return tag("p", "No learning curves.", class_="soft")
     panels, legend = [], {}
     for name, lines in by_name.items():
-        drawn = [Line(curve.label, order.index(curve.row), curve.points, markers=False) for curve in lines]
+        styles = [order.index(curve.row) for curve in lines]
+        drawn = [
+            Line(curve.label, style, curve.points, dashed=style >= COLOURS, markers=False)
+            for curve, style in zip(lines, styles, strict=True)
+        ]
         legend |= {line.style: line for line in drawn}
         ends = "; ".join(f"{curve.label} seed {curve.seed} ends at {curve.points[-1][1]:.2f}" for curve in lines)
         panels.append(line_chart(drawn, title=CURVE_LABELS[name], description=ends, x_label="target tokens seen"))

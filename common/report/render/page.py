@@ -76,7 +76,14 @@ def _scores(report: Report) -> Markup:
 def _training(report: Report) -> Markup:
     """Tables of run facts (no test score in them) and the learning curves."""
     parts = [tables.published_table(view) for view in report.tables[1:] if not view.counts]
-    return join(parts, figures.curves(report.curves, report.row_order))
+    return join(parts, figures.curves(report.curves, report.row_order), _recipe(report))
+
+
+def _recipe(report: Report) -> Markup:
+    """What the paper says of its own training."""
+    facts = [(key.replace("_", " "), str(value)) for key, value in report.published.recipe.items() if key != "evidence"]
+    notes = [tag("p", note, class_="caption") for note in report.published.notes]
+    return tag("details", tag("summary", "The paper's own recipe"), tables.facts(facts), notes)
 
 
 def _nothing(report: Report) -> Markup:

@@ -55,7 +55,7 @@ def _cells(view: TableView, index: int, column: Column, cell: Cell) -> list[Mark
     cells = [_value(cell.ours, column.digits, "start")] if column.ours is not None else []
     if view.has_published(index):
         class_ = "words" if isinstance(cell.published, str) else None if cells else "start"
-        cells.append(tag("td", text.published_text(cell, column), class_=class_))
+        cells.append(tag("td", text.published_text(view, index, cell), class_=class_))
     if view.has_difference(index):
         within = {None: "", True: "within tolerance", False: "outside tolerance"}[cell.within]
         class_ = None if view.comparable else "apart"
@@ -127,14 +127,19 @@ def not_run(items: Sequence[tuple[str, str]]) -> Markup:
     """What has no value of ours, and why."""
     if not items:
         return tag("p", "Everything was run.")
-    return tag("dl", [join(tag("dt", what), tag("dd", why)) for what, why in items])
+    return facts(items)
+
+
+def facts(items: Sequence[tuple[str, str]]) -> Markup:
+    """Names and what stands behind them."""
+    return tag("dl", [join(tag("dt", name), tag("dd", value)) for name, value in items])
 
 
 def provenance(report: Report) -> Markup:
     """Facts that all runs share; then each run with its own facts and the command that makes it again."""
     if not report.runs:
         return tag("p", "No run.")
-    facts = tag("dl", [join(tag("dt", title), tag("dd", value)) for title, value in report.shared_facts.items()])
+    shared = facts(list(report.shared_facts.items()))
     rows = [
         tag(
             "tr",
@@ -146,4 +151,4 @@ def provenance(report: Report) -> Markup:
         for run in report.runs
     ]
     names = [tag("th", name, scope="col", class_="words") for name in ("run", "status", "its own facts", "command")]
-    return join(facts, framed("Runs", head(names), tag("tbody", rows)))
+    return join(shared, framed("Runs", head(names), tag("tbody", rows)))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from common.report import compare
 from common.report.compare import Outcome
-from common.report.measures import Measure
-from common.report.published import Column
 from common.report.stats import Estimate
 from common.report.views import Cell, Report, TableView
 
@@ -52,11 +50,11 @@ def plain(value: float | str | None, digits: int) -> str:
     return value if isinstance(value, str) else number(value, digits)
 
 
-def published_text(cell: Cell, column: Column) -> str:
-    """A published value: a score with the digits of its column, a count or a time as it is."""
-    if isinstance(cell.published, float) and not isinstance(column.ours, Measure):
-        return f"{cell.published:g}".replace("-", MINUS)
-    return plain(cell.published, column.digits)
+def published_text(view: TableView, index: int, cell: Cell) -> str:
+    """A published value as it is printed; very large and very small ones as 2.3e+19."""
+    if isinstance(cell.published, float) and cell.published and not 1e-4 <= abs(cell.published) < 1e7:
+        return f"{cell.published:g}"
+    return plain(cell.published, view.printed_digits(index))
 
 
 def sentences(*parts: str) -> str:
@@ -122,14 +120,17 @@ def basis_text(outcome: Outcome) -> str:
     """What a verdict rests on, in one line."""
     if outcome.effect is None:
         return ""
-    parts = [f"{p_text(outcome.p_holm)} (Holm; uncorrected {p_text(outcome.p)})", seeds_text(outcome)]
+    parts = [f"{p_text(outcome.p_holm)} (Holm; uncorrected {p_text(outcome.p)})", power_text(outcome)]
     if outcome.sentences:
         parts.append(f"{outcome.sentences} sentences in {outcome.clusters} clusters")
-    if outcome.detectable is not None:
-        parts.append(f"detectable effect {detectable_text(outcome)}")
     if outcome.budget:
         parts.append("target tokens " + ", ".join(f"{row} {tokens_text(n)}" for row, n in outcome.budget))
     return "; ".join([*parts, *outcome.remarks])
+
+
+def power_text(outcome: Outcome) -> str:
+    """The power and the seeds behind a verdict."""
+    return f"detectable effect {detectable_text(outcome)}; {seeds_text(outcome)}"
 
 
 def detectable_text(outcome: Outcome) -> str:
@@ -170,7 +171,7 @@ def grid(view: TableView) -> tuple[list[str], list[list[str]]]:
         line = [row.label, str(row.seeds or "")]
         for i, (column, cell) in enumerate(zip(view.columns, row.cells, strict=True)):
             line += [ours_text(cell, column.digits)] if column.ours is not None else []
-            line += [published_text(cell, column)] if view.has_published(i) else []
+            line += [published_text(view, i, cell)] if view.has_published(i) else []
             line += [difference_text(cell, column.digits)] if view.has_difference(i) else []
         rows.append(line)
     return header, rows

@@ -50,4 +50,5 @@ def _effect(outcome: Outcome) -> Markup:
     held = tag("p", text.expected_text(outcome), class_="held")
     if outcome.effect is None:
         return held
-    return join(effect_bar(outcome), tag("p", text.effect_text(outcome), class_="value"), held)
+    power = tag("p", text.power_text(outcome), class_="held")
+    return join(effect_bar(outcome), tag("p", text.effect_text(outcome), class_="value"), held, power)

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import yaml
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
 ENGLISH_TEXT = """the and of that he in they said unto them Lord God king people house son day land came went man came
 earth water hand heart word city father mother servant great good evil light darkness before after children Israel"""
@@ -25,7 +24,7 @@ LABELS = {
     "rnnsearch_50": "RNNsearch-50",
     "rnnsearch_50_star": "RNNsearch-50*",
 }
-BLEU_MOSES, BLEU_13A, CHRF2 = BLEU(tokenize="none", force=True), BLEU(), CHRF()
+BLEU_MOSES = BLEU(tokenize="none", force=True)
 NUMBER_OF_CHAPTERS = 30
 
 
@@ -110,7 +109,7 @@ class FakeRuns:
             "status": "ok",
             "metrics": {},
             "parameters": 6_912_341,
-            "config_hash": f"c0{abs(hash(row)) % 10**6:06d}",
+            "config_hash": f"config of {row}",
             "source_hash": "5f3a9c21",
             "data_checksum": "9605a855220e9b8c",
             "git_commit": "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c",
@@ -135,7 +134,7 @@ class FakeRuns:
                 "source": "World English Bible and Louis Segond 1910",
                 "licence": "public domain",
                 "domain": "scripture, archaic style",
-                "counts": {"train": 88504, "dev": 1089, "test": self.sizes["test"]},
+                "counts": {"train": {"read": 112551, "kept": 88504}, "test": {"read": 200, "kept": self.sizes["test"]}},
             },
         }
 
@@ -176,13 +175,12 @@ def sentences(split: str, size: int, quality: Quality, limit: int, rng: np.rando
 
 
 def add_statistics(records: list[dict[str, object]], hypotheses: list[str], references: list[str]) -> None:
-    """Add sacreBLEU's own sums to each record."""
-    scorers = {"bleu": BLEU_MOSES, "bleu_detok": BLEU_13A, "chrf": CHRF2}
-    for name, scorer in scorers.items():
-        detok = [[text.replace(" .", ".") for text in texts] for texts in (hypotheses, references)]
-        ours, theirs = (hypotheses, references) if name == "bleu" else detok
-        for record, sums in zip(records, scorer._extract_corpus_statistics(ours, [theirs]), strict=True):
-            record[name] = list(sums)
+    """Add sacreBLEU's sums to each record. 13a finds the same tokens in the text; chrF sums are made up from them."""
+    statistics = BLEU_MOSES._extract_corpus_statistics(hypotheses, [references])
+    for record, sums in zip(records, statistics, strict=True):
+        record["bleu"] = record["bleu_detok"] = list(sums)
+        letters, share = 5 * sums[0], sums[2] / sums[0]
+        record["chrf"] = [n for order in range(1, 7) for n in (letters, letters, letters * share**order)]
 
 
 def alignments(rng: np.random.Generator, size: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Runs with planted scores: BLEU of a sentence is exactly what it was told to be, so effects are known in closed form."""
+"""Runs with planted scores: a sentence has the BLEU it was told to have, so effects are known in closed form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HASH = "current"
 
 
 def bleu_sums(score: float, words: int) -> list[float]:
-    """Ten sums with BLEU = score: each t_n = words and m_n = words * p^n give 100 * p^((1+2+3+4)/4), so p = (score/100)^0.4."""
+    """Ten sums with BLEU = score: t_n = words, m_n = words * p^n give 100 * p^((1+2+3+4)/4), so p = (score/100)^0.4."""
     p = (score / 100) ** 0.4
     return [words, words, *(words * p**n for n in range(1, 5)), *[words] * 4]
 

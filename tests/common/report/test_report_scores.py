@@ -26,7 +26,7 @@ def test_smoothing_halves_for_each_order_without_a_match():
 
 
 @pytest.mark.parametrize("sums", [[0] * 10, [3, 3, 0, 0, 0, 0, 3, 2, 1, 0], [2, 2, 2, 1, 0, 0, 2, 1, 0, 0]])
-def test_bleu_is_zero_without_a_match_or_without_four_grams(sums: list[float]):
+def test_bleu_is_zero_without_a_match_or_without_four_grams(sums: list[int]):
     assert bleu(np.array(sums, dtype=float)) == 0.0
     reference = BLEU.compute_bleu(list(sums[2:6]), list(sums[6:]), sums[0], sums[1], smooth_method="exp")
     assert reference.score == 0.0

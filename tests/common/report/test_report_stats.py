@@ -11,7 +11,15 @@ from common.report.scores import bleu, quotient
 from common.report.stats import Estimate, System, bootstrap, holm
 
 
-def means(rng: np.random.Generator, *, seeds: int, clusters: int, effect: float, seed_sd: float, shared=0.0) -> System:
+def means(
+    rng: np.random.Generator,
+    *,
+    seeds: int,
+    clusters: int,
+    effect: float,
+    seed_sd: float,
+    shared: np.ndarray | float = 0.0,
+) -> System:
     """A system whose score is a mean: effect + what the chapters share + noise of chapter and of seed."""
     per_cluster = effect + shared + rng.normal(0, 0.3, clusters) + rng.normal(0, seed_sd, (seeds, 1))
     return System(np.stack([per_cluster * 20, np.full((seeds, clusters), 20.0)], axis=-1), quotient)

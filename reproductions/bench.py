@@ -1,0 +1,161 @@
+"""python -m reproductions.bench bench=nmt [threads=2 ...]: speed of the recurrent translation models, as ratios.
+
+Everything is measured in one run, in turns; a share of the peak compares with a large matrix product of the same dtype.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
+
+import reproductions.bahdanau.model as bahdanau
+from common import bench
+from common.decode.beam import beam_search
+from common.nn.attentive import attentive_step
+from data.batch import Seq2SeqBatch
+from data.vocab import BOS, EOS, SPECIALS
+from reproductions.compose import CONF, first_line, job
+
+BEAM_SENTENCES = 32
+
+
+def nmt(config: DictConfig) -> None:
+    torch.set_num_threads(config.threads)
+    torch.manual_seed(0)
+    batch = made_up_batch(config)
+    models = {"RNNsearch": build(config, attention=True), "RNNencdec": build(config, attention=False)}
+    steps: dict[str, Callable[[], object]] = {}
+    for name, model in models.items():
+        optimizer = torch.optim.Adam(model.parameters(), fused=True)
+        for precision in ("fp32", "bf16"):
+            steps[f"{name} {precision}"] = update(model, optimizer, batch, precision)
+    plain = build(config, attention=True)
+    steps["RNNsearch fp32, plain loop"] = with_plain_loop(
+        update(plain, torch.optim.Adam(plain.parameters(), fused=True), batch, "fp32")
+    )
+    peaks = {"fp32": bench.product(torch.float32), "bf16": bench.product(torch.bfloat16)}
+    measured = bench.median_seconds(steps | {name: call for name, (call, _) in peaks.items()}, repeats=config.repeats)
+    tokens = int(batch.target_tokens)
+    print(f"{config.sentences} sentences of {config.words} words, {config.vocabulary} words a side, {config.threads} threads")
+    print(f"{'':30}{'tokens/s':>10}{'MFLOP/token':>13}{'share of peak':>15}{'x plain loop':>14}")
+    for name in steps:
+        precision = "bf16" if "bf16" in name else "fp32"
+        flops = bench.count_flops(steps[name])
+        call, work = peaks[precision]
+        share = flops / measured[name] / (work / measured[precision])
+        ratio = measured["RNNsearch fp32, plain loop"] / measured[name]
+        print(f"{name:30}{tokens / measured[name]:10.0f}{flops / tokens / 1e6:13.1f}{share:15.1%}{ratio:14.2f}")
+    print(f"beam {config.beam}: {translations_per_second(models['RNNsearch'], config):.0f} sentences/s, RNNsearch")
+    print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    print(f"data loading: {loading_share(measured['RNNsearch bf16']):.1%} of an RNNsearch bf16 step")
+
+
+def made_up_batch(config: DictConfig) -> Seq2SeqBatch:
+    shape = (config.sentences, config.words + 1)
+    source, target = (torch.randint(len(SPECIALS), config.vocabulary, shape) for _ in range(2))
+    source[:, -1] = target[:, -1] = EOS
+    return Seq2SeqBatch.of(source, target)
+
+
+def build(config: DictConfig, *, attention: bool) -> bahdanau.RNNSearch:
+    size = config.vocabulary + len(SPECIALS)
+    return bahdanau.RNNSearch(
+        size, size, attention=attention, embedding=config.embedding, hidden=config.hidden, alignment=config.hidden,
+        maxout=config.maxout,
+    )
+
+
+def update(
+    model: bahdanau.RNNSearch, optimizer: torch.optim.Optimizer, batch: Seq2SeqBatch, precision: str
+) -> Callable[[], None]:
+    """One training update, all of it."""
+
+    def run() -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            logits = model(batch.source, batch.source_mask, batch.target_in, batch.target_mask)
+        loss = torch.nn.functional.cross_entropy(logits.float(), batch.target_out[batch.target_mask])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return run
+
+
+def plain_loop(y: Tensor, s: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+    """`attentive_scan` as autograd sees it, a step at a time: what the written-out gradient is measured against."""
+    states, weights = [], []
+    for step in y:
+        s, alpha = attentive_step(step, s, *rest)
+        states.append(s)
+        weights.append(alpha)
+    return torch.stack(states), torch.stack(weights)
+
+
+def with_plain_loop(call: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        scan, bahdanau.attentive_scan = bahdanau.attentive_scan, plain_loop
+        try:
+            call()
+        finally:
+            bahdanau.attentive_scan = scan
+
+    return run
+
+
+def translations_per_second(model: bahdanau.RNNSearch, config: DictConfig) -> float:
+    """Beam search to exactly `words` words, which an untrained model would not reach on its own."""
+    source = torch.randint(len(SPECIALS), config.vocabulary, (BEAM_SENTENCES, config.words + 1))
+    source[:, -1] = EOS
+    mask = torch.ones_like(source, dtype=torch.bool)
+
+    def run() -> object:
+        return beam_search(
+            model, source, mask, bos=BOS, eos=EOS, beam=config.beam, max_len=config.words + 1, min_len=config.words
+        )
+
+    return BEAM_SENTENCES / bench.median_seconds({"beam": run}, repeats=3)["beam"]
+
+
+def loading_share(step: float, batches: int = 50) -> float:
+    """Seconds of making a batch of the smoke scale's data over seconds of a step."""
+    config: dict[str, Any] = job(("experiment=bahdanau/rnnsearch_50", "scale=smoke", "data.batch.size=80"), None).config
+    data = instantiate(config["data"])
+    data.prepare()
+    stream = data.train_stream()
+    next(stream)
+    started = time.perf_counter()
+    for _ in range(batches):
+        next(stream)
+    return (time.perf_counter() - started) / batches / step
+
+
+BENCHES = {"nmt": nmt}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    overrides = [o for o in (sys.argv[1:] if argv is None else argv) if not o.startswith("scale=")]
+    try:
+        with initialize_config_dir(str(Path(CONF)), version_base="1.3"):
+            config = compose("bench", overrides)
+        if config.bench not in BENCHES:
+            raise ValueError(f"bench={config.bench}: expected one of {', '.join(BENCHES)}")
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        print(f"error: {first_line(error)}", file=sys.stderr)
+        return 2
+    BENCHES[config.bench](config)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

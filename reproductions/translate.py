@@ -1,0 +1,79 @@
+"""python -m reproductions.translate run=runs/bahdanau/small/rnnsearch_50-s1 [beam=5] < text > translation
+
+Translates standard input line by line with the weights that were tested. Blank lines stay blank, nothing is cut.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from hydra.utils import instantiate
+
+from common.decode.beam import beam_search
+from common.lit.seq2seq import Seq2Seq
+from data.text import map_nonblank, read_lines
+from data.tokenize import detokenize, tokenize
+from data.translation import TranslationData
+from data.vocab import BOS, EOS, PAD
+from reproductions.job import build_module
+
+AT_A_TIME = 32
+
+
+def load(folder: Path) -> tuple[Seq2Seq, TranslationData, dict[str, Any]]:
+    """Model, data (for its vocabularies) and configuration of a finished run. Raises ValueError if it is none."""
+    for name in ("config.yaml", "best.ckpt"):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} has no {name}: expected the folder of a finished run, runs/<paper>/<scale>/<row>-s<seed>")
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    data: TranslationData = instantiate(config["data"])
+    data.prepare()
+    module = build_module(config, len(data.source_vocab), len(data.target_vocab), total=1, dev=data.size("dev"))
+    module.load_state_dict(torch.load(folder / "best.ckpt", weights_only=False)["state_dict"])
+    return module.eval(), data, config
+
+
+def translate(lines: Sequence[str], module: Seq2Seq, data: TranslationData, decode: dict[str, Any]) -> list[str]:
+    """A translation a line, in the order of the lines."""
+
+    def batched(sentences: list[str]) -> list[str]:
+        found: dict[int, str] = {}
+        ids = [[*data.source_vocab.encode(tokenize(s, data.context.source_lang)), EOS] for s in sentences]
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        for start in range(0, len(order), AT_A_TIME):
+            rows = order[start : start + AT_A_TIME]
+            source = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids[i]) for i in rows], True, PAD)
+            mask = source != PAD
+            limit = (mask.sum(1) * decode["max_ratio"]).long() + decode["max_extra"]
+            best = beam_search(
+                module.model, source, mask, bos=BOS, eos=EOS, beam=decode["beam"],  # type: ignore[arg-type]
+                max_len=limit, length_penalty=decode["length_penalty"],
+            )
+            for i, hypotheses in zip(rows, best, strict=True):
+                words = data.target_vocab.decode(hypotheses[0].tokens)
+                found[i] = detokenize(words, data.context.target_lang)
+        return [found[i] for i in range(len(sentences))]
+
+    return map_nonblank(lines, batched)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = dict(argument.partition("=")[::2] for argument in (sys.argv[1:] if argv is None else argv))
+    try:
+        if unknown := set(given) - {"run", "beam"} or "run" not in given:
+            raise ValueError(f"got {given}, expected run=FOLDER [beam=N] ({unknown})")
+        module, data, config = load(Path(given["run"]))
+        decode = config["decode"] | ({"beam": int(given["beam"])} if "beam" in given else {})
+        lines = list(read_lines("/dev/stdin"))
+        sys.stdout.write("".join(f"{line}\n" for line in translate(lines, module, data, decode)))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Offline W&B runs, read back from disk as W&B itself would send them."""
+
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wandb.proto import wandb_internal_pb2
+
+from reproductions.compose import Job
+from reproductions.log_wandb import log_published, mode
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+
+
+def records(file: Path) -> Iterator[bytes]:
+    """A .wandb file is a log in LevelDB's format: blocks of 32 KiB, records with a header of CRC, length and type."""
+    data, position, parts = file.read_bytes(), 7, b""
+    while position + 7 <= len(data):
+        left = 32768 - position % 32768
+        if left < 7:
+            position += left
+            continue
+        length, kind = struct.unpack("<HB", data[position + 4 : position + 7])
+        parts += data[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield parts
+            parts = b""
+
+
+def read_back(file: Path) -> dict[str, Any]:
+    """Run header, history and last summary of a .wandb file."""
+    found: dict[str, Any] = {"history": [], "summary": {}, "exit": None}
+    for data in records(file):
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        if record.HasField("run"):
+            found["run"] = record.run
+        elif record.HasField("history"):
+            found["history"].append({i.key or ".".join(i.nested_key): json.loads(i.value_json) for i in record.history.item})
+        elif record.HasField("summary"):
+            for item in record.summary.update:
+                found["summary"][item.key or ".".join(item.nested_key)] = json.loads(item.value_json)
+        elif record.HasField("exit"):
+            found["exit"] = record.exit.exit_code
+    return found
+
+
+def offline_runs(folder: Path) -> list[dict[str, Any]]:
+    return [read_back(file) for file in sorted(folder.glob("**/wandb/offline-run-*/*.wandb"))]
+
+
+def test_a_row_leaves_history_summary_and_table(tiny: Callable[..., Job]) -> None:
+    job = tiny("logger=wandb")
+    subprocess.run([sys.executable, "-m", "reproductions.train", *job.overrides], check=True, timeout=300, cwd=ROOT)
+    (found,) = offline_runs(job.folder)
+    result = json.loads((job.folder / "result.json").read_text())
+    assert found["run"].project == "attention-reproductions"
+    assert found["run"].run_group == "bahdanau/Table 1"
+    assert found["run"].display_name == f"{job.config['row']}-s1"
+    assert set(found["run"].tags) == {"smoke", "ablation"}
+    curves = [row for row in found["history"] if "dev_nll" in row]
+    assert len(curves) == job.config["checkpoint"]["dev_checks"]
+    assert found["summary"]["test/bleu"] == result["metrics"]["test/bleu"]["value"]
+    assert any(row.get("test/sentences", {}).get("_type") == "table-file" for row in found["history"])
+    assert any(row.get("test/lengths", {}).get("_type") == "table-file" for row in found["history"])
+    assert found["exit"] == 0, "finished, so the next job does not write into it"
+
+
+def test_published_numbers_are_runs_of_their_own_with_our_keys(tmp_path: Path) -> None:
+    log_published("bahdanau", "smoke", tmp_path)
+    runs = {run["run"].display_name: run for run in offline_runs(tmp_path)}
+    star = runs["published-rnnsearch_50_star"]
+    assert star["summary"]["test/bleu"] == 28.45 and star["summary"]["test.no_unk/bleu"] == 36.15  # Table 1
+    assert all("published" in run["run"].tags for run in runs.values())
+
+
+@pytest.mark.parametrize("setting", ["online", "offline"])
+def test_neither_hangs_nor_asks_without_a_network(tmp_path: Path, setting: str) -> None:
+    code = (
+        "from pathlib import Path; from reproductions.log_wandb import start; import wandb;"
+        f"run = start('p', {setting!r}, Path({str(tmp_path)!r})); run.log({{'x': 1.5}}); wandb.finish()"
+    )
+    environment = {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9", "PATH": "/usr/bin:/bin"}
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT, stdin=subprocess.DEVNULL, env=environment
+    )
+    (found,) = offline_runs(tmp_path)
+    assert [row["x"] for row in found["history"]] == [1.5]
+
+
+def test_auto_is_offline_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mode("auto") == "offline"
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    assert mode("auto") == "online" and mode("offline") == "offline"
