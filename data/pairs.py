@@ -43,7 +43,7 @@ def stable_hash(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def split_of(cluster: str, dev: int = 4, test: int = 6) -> str:
+def split_of(cluster: str, dev: int = 4, test: int = 12) -> str:
     """train, dev or test for a whole document: `dev` and `test` per cent of the documents, by hash."""
     place = stable_hash(f"split/{cluster}") % 100
     return "test" if place < test else "dev" if place < test + dev else "train"

@@ -15,13 +15,11 @@ import datasets
 from datasets.exceptions import DatasetGenerationError
 from tqdm import tqdm
 
+from data.code import code_hash
 from data.fetch import new_folder, read_manifest, write_manifest
 from data.pairs import SPLITS, Counts, Pair, count, describe
 from data.sources.base import Context, Source
 from data.tokenize import tokenize
-
-REVISION = 1
-"""Of this file and of data/tokenize.py: raise it whenever the same pairs give other rows."""
 
 COLUMNS = ("id", "cluster", "source", "target", "source_tokens", "target_tokens")
 TEXT = datasets.Value("string")
@@ -36,7 +34,7 @@ def cache_folder(cache: str | Path | None = None) -> Path:
 
 
 def settings_of(source: Source, context: Context) -> dict[str, Any]:
-    """All that the prepared rows depend on, as plain values."""
+    """All that the prepared rows depend on, the code that makes them included, as plain values."""
     assert dataclasses.is_dataclass(source) and not isinstance(source, type)
     fields = {field.name: _plain(getattr(source, field.name)) for field in dataclasses.fields(source)}
     return {
@@ -44,7 +42,7 @@ def settings_of(source: Source, context: Context) -> dict[str, Any]:
         "fields": fields,
         "identity": source.identity(context),
         "languages": [context.source_lang, context.target_lang],
-        "revisions": [REVISION, source.revision],
+        "code": code_hash(__name__, type(source).__module__),
         "sacremoses": version("sacremoses"),
     }
 

@@ -46,12 +46,14 @@ def nmt(config: DictConfig) -> None:
     peaks = {"fp32": bench.product(torch.float32), "bf16": bench.product(torch.bfloat16)}
     measured = bench.median_seconds(steps | {name: call for name, (call, _) in peaks.items()}, repeats=config.repeats)
     tokens = int(batch.target_tokens)
-    print(f"{config.sentences} sentences of {config.words} words, {config.vocabulary} words a side, {config.threads} threads")
+    print(
+        f"{config.sentences} sentences of {config.words} words, {config.vocabulary} words a side, {config.threads} threads"
+    )
     print(f"{'':30}{'tokens/s':>10}{'MFLOP/token':>13}{'share of peak':>15}{'x plain loop':>14}")
-    for name in steps:
+    for name, step in steps.items():
         precision = "bf16" if "bf16" in name else "fp32"
-        flops = bench.count_flops(steps[name])
-        call, work = peaks[precision]
+        flops = bench.count_flops(step)
+        _, work = peaks[precision]
         share = flops / measured[name] / (work / measured[precision])
         ratio = measured["RNNsearch fp32, plain loop"] / measured[name]
         print(f"{name:30}{tokens / measured[name]:10.0f}{flops / tokens / 1e6:13.1f}{share:15.1%}{ratio:14.2f}")
@@ -70,7 +72,12 @@ def made_up_batch(config: DictConfig) -> Seq2SeqBatch:
 def build(config: DictConfig, *, attention: bool) -> bahdanau.RNNSearch:
     size = config.vocabulary + len(SPECIALS)
     return bahdanau.RNNSearch(
-        size, size, attention=attention, embedding=config.embedding, hidden=config.hidden, alignment=config.hidden,
+        size,
+        size,
+        attention=attention,
+        embedding=config.embedding,
+        hidden=config.hidden,
+        alignment=config.hidden,
         maxout=config.maxout,
     )
 

@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -61,10 +61,11 @@ def jobs_of(overrides: Sequence[str], searchpath: str | None) -> list[Job]:
     for key, values in table_params(plain, searchpath).items():
         if key not in given:
             sweep.setdefault(key, [value.strip() for value in str(values).split(",")])
+    rows = [str(row) for row in sweep.get("experiment", ())]
     combinations: list[list[str]] = [[]]
     for key, values in sweep.items():
         combinations = [[*chosen, f"{key}={value}"] for chosen in combinations for value in values]
-    return [job(tuple(plain + chosen), searchpath, tuple(combinations and sweep.get("experiment", ()))) for chosen in combinations]
+    return [job(tuple(plain + chosen), searchpath, rows) for chosen in combinations]
 
 
 def table_params(overrides: Sequence[str], searchpath: str | None) -> dict[str, Any]:
@@ -88,13 +89,12 @@ def job(overrides: tuple[str, ...], searchpath: str | None, rows: Sequence[str] 
         raise ValueError(explain(error, overrides, searchpath, rows)) from None
     science = {o.split("=")[0]: o for o in overrides if not NOT_SCIENCE.match(o.lstrip("+~").split("=")[0])}
     ablation = tuple(sorted(o.removeprefix("ablation=") for o in science.values()))
-    with open_dict(config):
-        if ablation:
-            config.row, config.label = (f"{config[k]}+{','.join(ablation)}" for k in ("row", "label"))
     try:
         resolved: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ValueError(f"{' '.join(overrides)}: {first_line(error)}") from None
+    if ablation:
+        resolved |= {key: f"{resolved[key]}+{','.join(ablation)}" for key in ("row", "label")}
     check(resolved)
     return Job(overrides, resolved, ablation)
 

@@ -6,10 +6,10 @@ Hydra accepts ``+model.drpout=0`` and turns ``lang: no`` into False; here both s
 import difflib
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, Self, get_type_hints
 
 from hydra.utils import get_object
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, TypeAdapter, ValidationError, model_validator
 
 
 class Section(BaseModel):
@@ -17,7 +17,14 @@ class Section(BaseModel):
 
 
 class Budget(Section):
-    target_tokens: StrictInt = Field(gt=0)
+    target_tokens: StrictInt | None = Field(gt=0)
+    updates: StrictInt | None = Field(gt=0)
+
+    @model_validator(mode="after")
+    def one_of_the_two(self) -> Self:
+        if (self.target_tokens is None) == (self.updates is None):
+            raise ValueError("give either target_tokens or updates, the other as null")
+        return self
 
 
 class Checkpoint(Section):
@@ -87,7 +94,7 @@ class Train(Section):
     model: dict[str, Any]
     length: str
     lengths: dict[str, StrictInt]
-    tokens: dict[str, StrictInt]
+    budgets: dict[str, Budget]
     hidden: dict[str, StrictInt]
 
 

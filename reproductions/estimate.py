@@ -34,7 +34,8 @@ def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:
         loads[loads.index(min(loads))] += known[model_key(job)]
     print(
         f"{len(jobs)} jobs, {side_by_side} at a time: about {max(loads) / 60:.0f} minutes on this machine "
-        f"(training {jobs[0].config['trainer']['precision']}, measured on a few made-up batches)", flush=True,
+        f"(training {jobs[0].config['trainer']['precision']}, measured on a few made-up batches)",
+        flush=True,
     )
     return order
 
@@ -62,11 +63,17 @@ def seconds(config: dict[str, Any]) -> float:
         started = time.perf_counter()
         dry_run.update(module, optimizer, batch, bf16)
         times.append(time.perf_counter() - started)
-    updates = config["budget"]["target_tokens"] / (sentences * (words + 1))
+    budget = config["budget"]
+    updates = budget["updates"] or budget["target_tokens"] / (sentences * (words + 1))
     decode, test = config["decode"], dry_run.made_up_batch(config, config["decode"]["batch"], words)
     started = time.perf_counter()
     beam_search(
-        module.model, test.source, test.source_mask, bos=BOS, eos=EOS, beam=decode["beam"],  # type: ignore[arg-type]
+        module.translator,
+        test.source,
+        test.source_mask,
+        bos=BOS,
+        eos=EOS,
+        beam=decode["beam"],
         max_len=int(words * 1.2),
     )
     translate = (time.perf_counter() - started) * TEST_SENTENCES * 1.3 / decode["batch"]

@@ -72,8 +72,11 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         if split == "test" and chosen and chosen[0].weights is not None:
             (folder / "alignments.json").write_text(json.dumps(_alignments(data, chosen, settings.heatmaps, seed)))
     decode = {
-        "sentences": sentences, "seconds": seconds, "sentences_per_second": sentences / max(seconds, 1e-9),
-        "beam": settings.beam, "unfinished": unfinished,
+        "sentences": sentences,
+        "seconds": seconds,
+        "sentences_per_second": sentences / max(seconds, 1e-9),
+        "beam": settings.beam,
+        "unfinished": unfinished,
     }
     dev, _ = sentence_nll(module, data, "dev")
     return Tested(metrics, decode, train_nll=training_nll(module, data), dev_nll=sum(dev) / len(dev))
@@ -98,7 +101,12 @@ def training_nll(module: Seq2Seq, data: TranslationData, batches: int = 20) -> f
 
 
 def translate(
-    module: Seq2Seq, data: TranslationData, split: str, settings: Decode, *, keep: Sequence[int] | None = None,
+    module: Seq2Seq,
+    data: TranslationData,
+    split: str,
+    settings: Decode,
+    *,
+    keep: Sequence[int] | None = None,
     forbid: Sequence[int] = (),
 ) -> list[Hypothesis]:
     """The best hypothesis of every sentence (of `keep`, positions in the split), in input order."""
@@ -112,8 +120,15 @@ def translate(
         words = mask.sum(1)
         limit = (words * settings.max_ratio).long() + settings.max_extra
         best = beam_search(
-            module.model, source, mask, bos=BOS, eos=EOS, beam=settings.beam, max_len=limit,  # type: ignore[arg-type]
-            length_penalty=settings.length_penalty, forbid=forbid,
+            module.translator,
+            source,
+            mask,
+            bos=BOS,
+            eos=EOS,
+            beam=settings.beam,
+            max_len=limit,
+            length_penalty=settings.length_penalty,
+            forbid=forbid,
         )
         found.update((int(batch.index[row]), hypotheses[0]) for row, hypotheses in zip(rows, best, strict=True))
     return [found[i] for i in sorted(found)]
@@ -129,29 +144,44 @@ def neighbours(examples: Sequence[Example]) -> list[int]:
 
 
 def _records(
-    data: TranslationData, examples: Sequence[Example], chosen: Sequence[Hypothesis], where: Iterable[int],
-    nll: Sequence[float], tokens: Sequence[int],
+    data: TranslationData,
+    examples: Sequence[Example],
+    chosen: Sequence[Hypothesis],
+    where: Iterable[int],
+    nll: Sequence[float],
+    tokens: Sequence[int],
 ) -> list[dict[str, Any]]:
     """One record a sentence, without its scores."""
     records = []
     for i, hypothesis in zip(where, chosen, strict=True):
         example = examples[i]
         words = data.target_vocab.decode(hypothesis.tokens)
-        records.append({
-            "id": example.id, "cluster": example.cluster, "source": example.source, "reference": example.target,
-            "hypothesis": detokenize(words, data.context.target_lang),
-            "source_tokens": len(example.source_tokens),
-            "source_unk": data.source_vocab.encode(example.source_tokens).count(UNK),
-            "reference_unk": data.target_vocab.encode(example.target_tokens).count(UNK),
-            "hypothesis_tok": " ".join(words), "reference_tok": " ".join(example.target_tokens),
-            "nll": nll[i], "target_tokens": tokens[i], "truncated": not hypothesis.finished,
-        })
+        records.append(
+            {
+                "id": example.id,
+                "cluster": example.cluster,
+                "source": example.source,
+                "reference": example.target,
+                "hypothesis": detokenize(words, data.context.target_lang),
+                "source_tokens": len(example.source_tokens),
+                "source_unk": data.source_vocab.encode(example.source_tokens).count(UNK),
+                "reference_unk": data.target_vocab.encode(example.target_tokens).count(UNK),
+                "hypothesis_tok": " ".join(words),
+                "reference_tok": " ".join(example.target_tokens),
+                "nll": nll[i],
+                "target_tokens": tokens[i],
+                "truncated": not hypothesis.finished,
+            }
+        )
     return records
 
 
 def _score(records: list[dict[str, Any]], name: str) -> dict[str, dict[str, Any]]:
     """Corpus scores by name; adds every sentence's statistics to its record."""
-    text = {key: [record[key] for record in records] for key in ("hypothesis", "reference", "hypothesis_tok", "reference_tok")}
+    text = {
+        key: [record[key] for record in records]
+        for key in ("hypothesis", "reference", "hypothesis_tok", "reference_tok")
+    }
     moses = bleu(hypotheses=text["hypothesis_tok"], references=[text["reference_tok"]], tokenize="none")
     plain = bleu(hypotheses=text["hypothesis"], references=[text["reference"]], tokenize="13a")
     characters = chrf(hypotheses=text["hypothesis"], references=[text["reference"]])
@@ -177,10 +207,14 @@ def _alignments(
             statistic, null = monotonicity(weights, seed=(seed, i))
             monotone.append({"id": example.id, "cluster": example.cluster, "statistic": statistic, "null": null})
         if len(drawn) < heatmaps and hypothesis.finished and 8 <= len(example.source_tokens) <= 16 and len(weights):
-            drawn.append({
-                "id": example.id, "source": [*example.source_tokens, "</s>"],
-                "target": data.target_vocab.decode(hypothesis.tokens), "weights": np.round(weights, 4).tolist(),
-            })
+            drawn.append(
+                {
+                    "id": example.id,
+                    "source": [*example.source_tokens, "</s>"],
+                    "target": data.target_vocab.decode(hypothesis.tokens),
+                    "weights": np.round(weights, 4).tolist(),
+                }
+            )
     return {"alignments": drawn, "monotone": monotone}
 
 

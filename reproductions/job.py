@@ -1,6 +1,7 @@
 """One job: train one row with one seed, test it, leave result.json and everything a report reads beside it."""
 
 import json
+import os
 import resource
 import shutil
 import sys
@@ -31,8 +32,11 @@ def build(config: Config, data: TranslationData) -> Seq2Seq:
     """The module of a row; its weights are a function of the seed."""
     torch.manual_seed(config["seed"])
     return build_module(
-        config, len(data.source_vocab), len(data.target_vocab),
-        total=data.steps_for_tokens(config["budget"]["target_tokens"]), dev=data.size("dev"),
+        config,
+        len(data.source_vocab),
+        len(data.target_vocab),
+        total=config["budget"]["updates"] or data.steps_for_tokens(config["budget"]["target_tokens"]),
+        dev=data.size("dev"),
     )
 
 
@@ -40,19 +44,33 @@ def build_module(config: Config, source_words: int, target_words: int, *, total:
     model = instantiate(config["model"], source_words=source_words, target_words=target_words)
     optim = config["optim"]
     return Seq2Seq(
-        model, optimizer=instantiate(optim["optimizer"]), schedule=instantiate(optim["schedule"]),
-        total_updates=total, clip_norm=optim["clip_norm"], dev_sentences=dev, seed=config["seed"],
+        model,
+        optimizer=instantiate(optim["optimizer"]),
+        schedule=instantiate(optim["schedule"]),
+        total_updates=total,
+        clip_norm=optim["clip_norm"],
+        dev_sentences=dev,
+        seed=config["seed"],
     )
 
 
 def run(config: Config, folder: Path, ablation: list[str]) -> None:
     """Train, test, write result.json. What a killed run had reached is used; a failure is a result as well."""
     folder.mkdir(parents=True, exist_ok=True)
+    if not first_process():
+        train(config, folder, {})
+        return
     head = {
-        **{key: config[key] for key in ("paper", "row", "label", "seed")}, "table": config["table_id"],
-        "scale": config["scale"]["name"], "ablation": ablation, "command": command(),
-        "config_hash": provenance.config_hash(config), "source_hash": provenance.source_hash(config),
-        **provenance.git_state(), "versions": provenance.versions(), "hardware": provenance.hardware(),
+        **{key: config[key] for key in ("paper", "row", "label", "seed")},
+        "table": config["table_id"],
+        "scale": config["scale"]["name"],
+        "ablation": ablation,
+        "command": command(),
+        "config_hash": provenance.config_hash(config),
+        "source_hash": provenance.source_hash(config),
+        **provenance.git_state(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     clock = time.perf_counter()
@@ -73,28 +91,44 @@ def run(config: Config, folder: Path, ablation: list[str]) -> None:
             finish_row(folder, head["paper"], head["scale"])
 
 
-def train_and_test(config: Config, folder: Path, head: dict[str, Any]) -> dict[str, Any]:
+def first_process() -> bool:
+    """False in the further processes of distributed training, which train along and leave everything else to the first."""
+    return os.environ.get("LOCAL_RANK", "0") == "0" and os.environ.get("NODE_RANK", "0") == "0"
+
+
+def train(config: Config, folder: Path, identity: dict[str, str]) -> tuple[Seq2Seq, TranslationData, Curves]:
+    """Fit a row, from its last checkpoint if there is one of the same identity (and data)."""
     torch.set_num_threads(config["trainer"]["threads"])
     data: TranslationData = instantiate(config["data"])
     data.prepare()
     module = build(config, data)
-    identity = {key: head[key] for key in ("config_hash", "source_hash")} | {"data_checksum": data.checksum}
-    resume = resumable(folder, identity)
+    if first_process():
+        resume = resumable(folder, identity | {"data_checksum": data.checksum})
+        text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+        (folder / "config.yaml").write_text(text, encoding="utf-8")
+    else:  # the first process has cleared what is not to be used before it started this one
+        resume = folder / "last.ckpt" if (folder / "last.ckpt").exists() else None
     curves = Curves(folder / "curves.csv", every=50)
-    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     trainer = make_trainer(config, folder, module, curves)
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
+    return module, data, curves
+
+
+def train_and_test(config: Config, folder: Path, head: dict[str, Any]) -> dict[str, Any]:
+    module, data, curves = train(config, folder, {key: head[key] for key in ("config_hash", "source_hash")})
     best = load_tested_weights(config, folder, module)
     tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
-    result = {
-        "status": "ok", "data_checksum": data.checksum, "metrics": tested.metrics, "decode": tested.decode,
+    facts = training_facts(data, module, curves, best)
+    (folder / "last.ckpt").unlink(missing_ok=True)
+    return {
+        "status": "ok",
+        "data_checksum": data.checksum,
+        "metrics": tested.metrics,
+        "decode": tested.decode,
         "parameters": sum(p.numel() for p in module.parameters()),
-        "train": training_facts(data, module, curves, best)
-        | {"train_nll": tested.train_nll, "dev_nll": tested.dev_nll},
+        "train": facts | {"train_nll": tested.train_nll, "dev_nll": tested.dev_nll},
         "data": data.record,
     }
-    (folder / "last.ckpt").unlink(missing_ok=True)
-    return result
 
 
 def make_trainer(config: Config, folder: Path, module: Seq2Seq, curves: Curves) -> pl.Trainer:
@@ -106,22 +140,39 @@ def make_trainer(config: Config, folder: Path, module: Seq2Seq, curves: Curves) 
         Progress(folder / "progress.json", module.total_updates),
         curves,
         ModelCheckpoint(
-            **keep, filename="best", monitor="dev_nll", mode="min", save_top_k=1, save_weights_only=True,
+            **keep,
+            filename="best",
+            monitor="dev_nll",
+            mode="min",
+            save_top_k=1,
+            save_weights_only=True,
         ),
         ModelCheckpoint(**keep, filename="last", every_n_train_steps=checkpoint["every"], save_top_k=1),
     ]
     return pl.Trainer(
-        accelerator=trainer["accelerator"], devices=trainer["devices"], num_nodes=trainer["num_nodes"],
-        strategy=trainer["strategy"], precision=trainer["precision"], accumulate_grad_batches=trainer["accumulate"],
-        max_steps=module.total_updates, max_epochs=-1, val_check_interval=check_every * trainer["accumulate"],
-        check_val_every_n_epoch=None, num_sanity_val_steps=0, use_distributed_sampler=False, callbacks=callbacks,
-        logger=loggers(config, folder), default_root_dir=folder, enable_progress_bar=False, enable_model_summary=False,
+        accelerator=trainer["accelerator"],
+        devices=trainer["devices"],
+        num_nodes=trainer["num_nodes"],
+        strategy=trainer["strategy"],
+        precision=trainer["precision"],
+        accumulate_grad_batches=trainer["accumulate"],
+        max_steps=module.total_updates,
+        max_epochs=-1,
+        val_check_interval=check_every * trainer["accumulate"],
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        callbacks=callbacks,
+        logger=loggers(config, folder),
+        default_root_dir=folder,
+        enable_progress_bar=False,
+        enable_model_summary=False,
         log_every_n_steps=50,
     )
 
 
 def loggers(config: Config, folder: Path) -> Any:
-    if config["logger"]["kind"] != "wandb":
+    if config["logger"]["kind"] != "wandb" or not first_process():
         return False
     from reproductions.log_wandb import row_logger
 
@@ -140,10 +191,14 @@ def load_tested_weights(config: Config, folder: Path, module: Seq2Seq) -> dict[s
 def training_facts(data: TranslationData, module: Seq2Seq, curves: Curves, tested: dict[str, Any]) -> dict[str, Any]:
     """What Table 2 tells of a row's training."""
     return {
-        "updates": module.total_updates, "epochs": data.epochs(module.total_updates),
-        "pairs": data.size("train"), "target_tokens": curves.total_tokens, "seconds": curves.total_seconds,
+        "updates": module.total_updates,
+        "epochs": data.epochs(module.total_updates),
+        "pairs": data.size("train"),
+        "target_tokens": curves.total_tokens,
+        "seconds": curves.total_seconds,
         "tokens_per_second": curves.total_tokens / max(curves.total_seconds, 1e-9),
-        "tested_update": tested["update"], "checkpoint_rule": tested["rule"],
+        "tested_update": tested["update"],
+        "checkpoint_rule": tested["rule"],
     }
 
 

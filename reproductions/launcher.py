@@ -18,7 +18,9 @@ from reproductions.compose import Job
 POLL_SECONDS = 0.5
 # glibc hands large tensors back to the system at every step and gets them zeroed again: a quarter of a CPU step
 KEEP_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32), "MALLOC_TOP_PAD_": str(1 << 26),
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
+    "MALLOC_TOP_PAD_": str(1 << 26),
 }
 
 
@@ -118,7 +120,9 @@ class Board:
         log = (job.folder / "log.txt").open("ab")
         process = subprocess.Popen(
             [sys.executable, "-m", "reproductions.train", *directory, *job.overrides],
-            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
             env=os.environ | KEEP_MEMORY | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
         )
         quiet = not sys.stderr.isatty()

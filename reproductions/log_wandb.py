@@ -1,6 +1,6 @@
 """W&B as a view of what lies in runs/: one run a row and seed, and one a published row so that charts overlay.
 
-    python -m reproductions.log_wandb paper=bahdanau scale=small      the published numbers
+python -m reproductions.log_wandb paper=bahdanau scale=small      the published numbers
 """
 
 import json
@@ -35,7 +35,7 @@ def start(project: str, setting: str, folder: Path, **settings: Any) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     wanted = mode(setting)
     common = dict(project=project, dir=str(folder), reinit="finish_previous", **settings)
-    quiet = dict(console="off", silent=True, disable_git=True)
+    quiet = {"console": "off", "silent": True, "disable_git": True}
     try:
         return wandb.init(mode=wanted, settings=wandb.Settings(init_timeout=20, **quiet), **common)  # type: ignore[arg-type]
     except wandb.Error as error:
@@ -45,11 +45,18 @@ def start(project: str, setting: str, folder: Path, **settings: Any) -> Any:
 
 def row_logger(config: dict[str, Any], folder: Path) -> WandbLogger:
     """A Lightning logger: group paper/table, name row-s<seed>, tags for scale and ablation."""
-    return WandbLogger(experiment=start(
-        config["logger"]["project"], config["logger"]["mode"], folder, config=config, job_type="train",
-        group=f"{config['paper']}/{config['table_id']}", name=f"{config['row']}-s{config['seed']}",
-        tags=[config["scale"]["name"], *(["ablation"] if "+" in config["row"] else [])],
-    ))
+    return WandbLogger(
+        experiment=start(
+            config["logger"]["project"],
+            config["logger"]["mode"],
+            folder,
+            config=config,
+            job_type="train",
+            group=f"{config['paper']}/{config['table_id']}",
+            name=f"{config['row']}-s{config['seed']}",
+            tags=[config["scale"]["name"], *(["ablation"] if "+" in config["row"] else [])],
+        )
+    )
 
 
 def finish_row(folder: Path, paper: str, scale: str) -> None:
@@ -85,27 +92,38 @@ def test_views(run: Run) -> dict[str, Any]:
     return views
 
 
-def length_table(items: Items, bins: Bins = Bins(width=10, up_to=80, fewest=1)) -> wandb.Table:
+def length_table(items: Items) -> wandb.Table:
     """A row a bin of source words: its last length, sentences, BLEU, chrF, log-likelihood per token."""
     names = ("bleu", "chrf", "log_likelihood")
+    bins = Bins(width=10, up_to=80, fewest=1)
     rows = []
     assert items.source_tokens is not None
     for low, high in bins.ranges():
         inside = (items.source_tokens >= low) & (items.source_tokens <= high)
         if inside.sum() >= bins.fewest:
             sums = [items.statistics[METRICS[n].statistic][inside].sum(0) for n in names]
-            rows.append([high, int(inside.sum()), *(float(METRICS[n].score(s)) for n, s in zip(names, sums, strict=True))])
+            rows.append(
+                [high, int(inside.sum()), *(float(METRICS[n].score(s)) for n, s in zip(names, sums, strict=True))]
+            )
     return wandb.Table(columns=["source_words", "sentences", *names], data=rows)
 
 
-def log_published(paper: str, scale: str, runs: Path, project: str = "attention-reproductions", setting: str = "auto") -> None:
+def log_published(
+    paper: str, scale: str, runs: Path, project: str = "attention-reproductions", setting: str = "auto"
+) -> None:
     """A pseudo-run a row of a published table, with the keys of our own runs where both have the number."""
     published = load_published(ROOT / "reproductions" / paper / "published.yaml")
     for table in published.tables:
         for row in table.rows:
             run = start(
-                project, setting, runs / paper / scale, job_type="published", name=f"published-{row.id}",
-                group=f"{paper}/{table.title}", tags=[scale, "published"], config={"table": table.title, "row": row.id},
+                project,
+                setting,
+                runs / paper / scale,
+                job_type="published",
+                name=f"published-{row.id}",
+                group=f"{paper}/{table.title}",
+                tags=[scale, "published"],
+                config={"table": table.title, "row": row.id},
             )
             values = {key(table, name): value for name, value in row.values.items() if isinstance(value, float)}
             for step in (0, 1):  # two points make a line

@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("common", "data", "reproductions")
 ENTRY = ("reproductions.job", "reproductions.evaluate")
-NOT_SCIENCE = ("logger", "paths", "fresh", "dry_run", "table", "hydra")
+NOT_SCIENCE = ("logger", "paths", "fresh", "dry_run", "table", "hydra", "length", "lengths", "hidden", "budgets")
 NOT_SCIENCE_TRAINER = ("accelerator", "devices", "num_nodes", "strategy", "progress")
 VERSIONS = ("torch", "pytorch-lightning", "hydra-core", "datasets", "sacrebleu", "sacremoses", "numpy")
 

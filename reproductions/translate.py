@@ -27,7 +27,9 @@ def load(folder: Path) -> tuple[Seq2Seq, TranslationData, dict[str, Any]]:
     """Model, data (for its vocabularies) and configuration of a finished run. Raises ValueError if it is none."""
     for name in ("config.yaml", "best.ckpt"):
         if not (folder / name).is_file():
-            raise ValueError(f"{folder} has no {name}: expected the folder of a finished run, runs/<paper>/<scale>/<row>-s<seed>")
+            raise ValueError(
+                f"{folder} has no {name}: expected the folder of a finished run, runs/<paper>/<scale>/<row>-s<seed>"
+            )
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     data: TranslationData = instantiate(config["data"])
     data.prepare()
@@ -49,8 +51,14 @@ def translate(lines: Sequence[str], module: Seq2Seq, data: TranslationData, deco
             mask = source != PAD
             limit = (mask.sum(1) * decode["max_ratio"]).long() + decode["max_extra"]
             best = beam_search(
-                module.model, source, mask, bos=BOS, eos=EOS, beam=decode["beam"],  # type: ignore[arg-type]
-                max_len=limit, length_penalty=decode["length_penalty"],
+                module.translator,
+                source,
+                mask,
+                bos=BOS,
+                eos=EOS,
+                beam=decode["beam"],
+                max_len=limit,
+                length_penalty=decode["length_penalty"],
             )
             for i, hypotheses in zip(rows, best, strict=True):
                 words = data.target_vocab.decode(hypotheses[0].tokens)
@@ -61,7 +69,8 @@ def translate(lines: Sequence[str], module: Seq2Seq, data: TranslationData, deco
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = dict(argument.partition("=")[::2] for argument in (sys.argv[1:] if argv is None else argv))
+    arguments = sys.argv[1:] if argv is None else argv
+    given = {key: value for key, _, value in (argument.partition("=") for argument in arguments)}
     try:
         if unknown := set(given) - {"run", "beam"} or "run" not in given:
             raise ValueError(f"got {given}, expected run=FOLDER [beam=N] ({unknown})")

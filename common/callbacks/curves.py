@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-COLUMNS = ("update", "target_tokens", "train_nll", "dev_nll", "lr", "tokens_per_second")
+COLUMNS: tuple[str, ...] = ("update", "target_tokens", "train_nll", "dev_nll", "lr", "tokens_per_second")
 
 
 class Curves(Callback):

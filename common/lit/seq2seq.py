@@ -1,7 +1,7 @@
 """Training of sequence-to-sequence models by maximum likelihood: a thin LightningModule around a plain model."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from pytorch_lightning import LightningModule
@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from common.decode.types import StepModel
 from common.metrics.perplexity import TokenLoss
 from data.batch import Seq2SeqBatch
 
@@ -34,14 +35,26 @@ class Seq2Seq(LightningModule):
     """
 
     def __init__(
-        self, model: nn.Module, *, optimizer: Callable[..., Optimizer], schedule: Callable[[int, int], float],
-        total_updates: int, clip_norm: float, dev_sentences: int, seed: int,
+        self,
+        model: nn.Module,
+        *,
+        optimizer: Callable[..., Optimizer],
+        schedule: Callable[[int, int], float],
+        total_updates: int,
+        clip_norm: float,
+        dev_sentences: int,
+        seed: int,
     ) -> None:
         super().__init__()
         self.model = model
         self.optimizer, self.schedule = optimizer, schedule
         self.total_updates, self.clip_norm, self.seed = total_updates, clip_norm, seed
         self.dev = TokenLoss(dev_sentences)
+
+    @property
+    def translator(self) -> StepModel:
+        """The model as the decoder asks it."""
+        return cast(StepModel, self.model)
 
     def nll(self, batch: Seq2SeqBatch) -> Tensor:
         """Negative log-likelihood (N,) in nats of the N real target tokens, in the order of target_mask."""

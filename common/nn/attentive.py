@@ -16,8 +16,15 @@ from common.nn.recurrent import gated_step, gated_step_backward, matmul_dtype, o
 
 
 def attentive_step(
-    y: Tensor, s: Tensor, keys: Tensor, gate_values: Tensor, mask: Tensor, w_a: Tensor, v_a: Tensor,
-    u_gates: Tensor, u_state: Tensor,
+    y: Tensor,
+    s: Tensor,
+    keys: Tensor,
+    gate_values: Tensor,
+    mask: Tensor,
+    w_a: Tensor,
+    v_a: Tensor,
+    u_gates: Tensor,
+    u_state: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """One step. y: (..., 3H) projected previous word; s: (..., H) state s_{i-1}; keys: (..., S, A) = U_a h_j;
     gate_values: (..., S, 3H) = C h_j for z, r, n; mask: (..., S), True = real word; w_a: (H, A); v_a: (A,).
@@ -33,8 +40,17 @@ class _AttentiveScan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, y: Tensor, s0: Tensor, keys: Tensor, gate_values: Tensor, mask: Tensor, w_a: Tensor, v_a: Tensor,
-        u_gates: Tensor, u_state: Tensor, dtype: torch.dtype,
+        ctx: Any,
+        y: Tensor,
+        s0: Tensor,
+        keys: Tensor,
+        gate_values: Tensor,
+        mask: Tensor,
+        w_a: Tensor,
+        v_a: Tensor,
+        u_gates: Tensor,
+        u_state: Tensor,
+        dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         steps, hidden, score = y.shape[0], s0.shape[-1], w_a.shape[1]
         keys2, v2, us = 2 * keys, 2 * v_a, u_state.to(dtype)
@@ -76,7 +92,7 @@ class _AttentiveScan(torch.autograd.Function):
         d_s = torch.zeros_like(states[0])
         for t in reversed(range(gates.shape[0])):
             d_s = d_s + d_states[t]
-            d_s = gated_step_backward(d_s, states[t], *gates[t].chunk(3, -1), us_t, d_y[t])
+            d_s = gated_step_backward(d_s, states[t], gates[t], us_t, d_y[t])
             d_alpha = torch.bmm(d_y[t].unsqueeze(1), gate_values.transpose(1, 2)).squeeze(1).add_(d_weights[t])
             d_e = d_scores[t]
             torch.mul(weights[t], d_alpha - (weights[t] * d_alpha).sum(-1, keepdim=True), out=d_e)
@@ -93,14 +109,29 @@ class _AttentiveScan(torch.autograd.Function):
         d_values = weights.permute(1, 2, 0).to(dtype) @ d_y.transpose(0, 1).to(dtype)
         d_v = 2 * sigma_sum - d_scores.sum()  # tanh = 2 sigmoid - 1
         return (
-            d_y, d_s, d_keys.mul_(4 * v_a), d_values.to(gate_values.dtype), None, d_all[:, : w_a.shape[1]], d_v,
-            d_all[:, w_a.shape[1] :], d_us.to(u_state.dtype), None,
+            d_y,
+            d_s,
+            d_keys.mul_(4 * v_a),
+            d_values.to(gate_values.dtype),
+            None,
+            d_all[:, : w_a.shape[1]],
+            d_v,
+            d_all[:, w_a.shape[1] :],
+            d_us.to(u_state.dtype),
+            None,
         )
 
 
 def attentive_scan(
-    y: Tensor, s0: Tensor, keys: Tensor, gate_values: Tensor, mask: Tensor, w_a: Tensor, v_a: Tensor,
-    u_gates: Tensor, u_state: Tensor,
+    y: Tensor,
+    s0: Tensor,
+    keys: Tensor,
+    gate_values: Tensor,
+    mask: Tensor,
+    w_a: Tensor,
+    v_a: Tensor,
+    u_gates: Tensor,
+    u_state: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """`attentive_step` over time. y: (T, B, 3H), s0: (B, H), keys: (B, S, A), gate_values: (B, S, 3H),
     mask: (B, S) bool with at least one True a row. Returns states s_1..s_T (T, B, H) and weights (T, B, S).

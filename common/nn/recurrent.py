@@ -28,11 +28,11 @@ def gated_step(x: Tensor, h: Tensor, u_gates: Tensor, u_state: Tensor) -> Tensor
     return h + z * (n - h)
 
 
-def gated_step_backward(
-    d_h: Tensor, h: Tensor, z: Tensor, r: Tensor, n: Tensor, u_state_t: Tensor, out: Tensor
-) -> Tensor:
-    """Gradient of one step. Writes d(preactivations) into out (..., B, 3H) in the order z, r, n and returns the part
-    of d(previous state) that does not pass through the gates. A position with z = 0 (padding) only hands d_h on."""
+def gated_step_backward(d_h: Tensor, h: Tensor, gates: Tensor, u_state_t: Tensor, out: Tensor) -> Tensor:
+    """Gradient of one step. gates: (..., B, 3H) z, r and n of the step. Writes d(preactivations) into out (..., B, 3H)
+    in the same order and returns the part of d(previous state) that does not pass through z and r's preactivations.
+    A position with z = 0 (padding) only hands d_h on."""
+    z, r, n = gates.chunk(3, -1)
     d_z, d_r, d_n = out.chunk(3, -1)
     torch.mul(d_h, z, out=d_n)
     d_n.addcmul_(d_n * n, n, value=-1)
@@ -79,7 +79,7 @@ class _GatedScan(torch.autograd.Function):
         d_h = torch.zeros_like(states[0])
         for t in reversed(range(saved.shape[0])):
             d_h = d_h + grad[t]
-            d_h = gated_step_backward(d_h, states[t], *saved[t].chunk(3, -1), us_t, d_x[t])
+            d_h = gated_step_backward(d_h, states[t], saved[t], us_t, d_x[t])
             d_h += d_x[t][..., : 2 * hidden].to(dtype) @ ug_t
         d_ug = outer_over_time(states[:-1], d_x[..., : 2 * hidden], dtype)
         d_us = outer_over_time(saved[..., hidden : 2 * hidden] * states[:-1], d_x[..., 2 * hidden :], dtype)

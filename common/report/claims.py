@@ -73,10 +73,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Claims:
-    """All claims of a paper, tested together."""
+    """All claims of a paper, tested together. `bins`: of source length, by scale."""
 
     paper: str
-    bins: Bins
+    bins: Mapping[str, Bins]
     claims: tuple[Claim, ...]
 
 
@@ -86,14 +86,15 @@ def load_claims(path: Path, published: Published) -> Claims:
     Per claim: `direction` of the effect; either `published: {table, column, rows?}` with `band: [low, high]`, the range
     of effect / published effect that counts as reproduced, or `threshold`, the smallest effect that does; `no_effect`,
     the value that means none (ratio: 1, bound: its threshold, else 0); `margin`, within which two rows are equivalent;
-    `relative`, a slope in percent of the row's own score; `relative_to: [low, high]`, the score over that on sources of
+    `source_tokens: [low, high]`, or `trained` for all lengths that the rows were trained on; `relative`, a slope in
+    percent of the row's own score; `relative_to: [low, high]`, the score over that on sources of
     so many words; `testable: [scale]` and `not_testable: {scale: reason}`, declared beforehand for every scale.
     Raises ValueError naming file, claim, key and what is expected.
     """
     node = load_yaml(path)
-    bins_node = node.child("lengths")
-    bins = Bins(bins_node.get("width", int), bins_node.get("up_to", int), bins_node.get("fewest", int))
-    bins_node.done()
+    lengths = node.child("lengths")
+    bins = {scale: _bins(lengths.child(scale)) for scale in SCALES}
+    lengths.done()
     claims = tuple(_claim(child, published) for child in node.children("claims"))
     result = Claims(node.text("paper"), bins, claims)
     node.done()
@@ -103,6 +104,12 @@ def load_claims(path: Path, published: Published) -> Claims:
     if len(set(ids)) != len(ids):
         raise node.error("claims", f"ids must differ, got {', '.join(ids)}")
     return result
+
+
+def _bins(node: Node) -> Bins:
+    bins = Bins(node.get("width", int), node.get("up_to", int), node.get("fewest", int))
+    node.done()
+    return bins
 
 
 def _claim(node: Node, published: Published) -> Claim:

@@ -10,7 +10,7 @@ import numpy as np
 
 from common.report.claims import Claim, Claims
 from common.report.effects import Missing, Sample, read_systems
-from common.report.measures import Field
+from common.report.measures import Field, Measure, Reading
 from common.report.results import Results, Row
 from common.report.scores import Array
 from common.report.stats import LEVEL, RESAMPLES, Estimate, System, bootstrap, holm
@@ -72,8 +72,8 @@ def _test(claim: Claim, claims: Claims, results: Results, resamples: int) -> Out
     try:
         systems, sample = read_systems(
             rows,
-            claim.reading,
-            claims.bins,
+            _with_lengths(claim, rows),
+            claims.bins[results.scale],
             slope=claim.kind == "slope",
             relative=claim.relative,
             baseline=claim.baseline,
@@ -81,6 +81,16 @@ def _test(claim: Claim, claims: Claims, results: Results, resamples: int) -> Out
         return _measured(claim, rows, systems, sample, resamples)
     except Missing as missing:
         return Outcome(claim, NOT_RUN, str(missing))
+
+
+def _with_lengths(claim: Claim, rows: list[Row]) -> Reading:
+    """The claim's reading; `trained` becomes the lengths that all its rows were trained on."""
+    if not isinstance(claim.reading, Measure) or not claim.reading.trained:
+        return claim.reading
+    limits = [run.max_words for row in rows for run in row.ok]
+    if None in limits:
+        raise Missing("a run without a limit of training length: nothing says which lengths it was trained on")
+    return replace(claim.reading, source_tokens=(1, min(limit for limit in limits if limit is not None)))
 
 
 def _measured(claim: Claim, rows: list[Row], systems: list[System], sample: Sample | None, resamples: int) -> Outcome:

@@ -41,7 +41,9 @@ def build_report(published: Published, claims: Claims, results: Results, *, resa
     tables = [table for table in published.tables if table.measured]
     scored = [table for table in tables if any(isinstance(column.ours, Measure) for column in table.columns)]
     plots = [(table, table.plot) for table in published.tables if table.plot]
-    lengths = [length_view(table, plot, results, claims.bins) for table, plot in plots if plot.kind == "length"]
+    lengths = [
+        length_view(table, plot, results, claims.bins[results.scale]) for table, plot in plots if plot.kind == "length"
+    ]
     views = [
         view for table, plot in plots if plot.kind == "alignment" for view in alignment_views(table, plot, results)
     ]

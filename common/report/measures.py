@@ -9,6 +9,7 @@ from common.report import scores
 from common.report.schema import Node
 
 SCALES = ("smoke", "small", "paper")
+TRAINED = "trained"
 SUBSETS = {
     "all": "all sentences",
     "no_unk": "sentences without unknown words",
@@ -66,12 +67,16 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric over sentences: `source_tokens` is an inclusive range of source lengths in words, or None for all."""
+    """A metric over sentences: `source_tokens` is an inclusive range of source lengths in words, or None for all.
+
+    `trained`: up to the longest sentence that every row in question was trained on, whatever it is at a scale.
+    """
 
     metric: str
     split: str = "test"
     subset: str = "all"
     source_tokens: tuple[int, int] | None = None
+    trained: bool = False
 
     @property
     def about(self) -> Metric:
@@ -94,10 +99,13 @@ def read_reading(node: Node) -> Reading:
     """Read the keys of a Measure or a Field from a node (the caller ends with `node.done()`)."""
     if "field" in node.data:
         return Field(node.text("field"), node.number("factor", 1.0))
-    low_high = node.pair("source_tokens", None)
+    trained = node.data.get("source_tokens") == TRAINED
+    low_high = None if trained else node.pair("source_tokens", None)
+    node.read.add("source_tokens")
     return Measure(
         metric=node.choice("metric", METRICS),
         split=node.text("split", "test"),
         subset=node.choice("subset", SUBSETS, "all"),
         source_tokens=None if low_high is None else (int(low_high[0]), int(low_high[1])),
+        trained=trained,
     )

@@ -128,7 +128,6 @@ class Bible:
     english: Sequence[str]
     other: Sequence[str]
     joined: bool = True
-    revision = 1
 
     def __post_init__(self) -> None:
         unknown = [name for name in (*self.english, *self.other) if name not in TRANSLATIONS]

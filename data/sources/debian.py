@@ -91,7 +91,6 @@ class Debian:
 
     licence = "as the packages described, mostly free licences"
     domain = "descriptions of Debian packages, technical prose"
-    revision = 1
 
     def folder(self, context: Context) -> Path:
         other = english_first(context)

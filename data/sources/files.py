@@ -60,7 +60,6 @@ class Files:
     escaped: bool = False
     licence = "yours"
     domain = "yours"
-    revision = 1
 
     def __post_init__(self) -> None:
         unknown, missing = set(self.splits) - set(SPLITS), {"train", "dev", "test"} - set(self.splits)

@@ -34,7 +34,6 @@ class Hub:
     share: float
     licence: str
     domain: str
-    revision = 1
 
     def folder(self, context: Context) -> Path:
         return context.cache / "hub"

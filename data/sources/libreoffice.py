@@ -54,7 +54,6 @@ class LibreOffice:
 
     licence = "MPL-2.0"
     domain = "help pages of an office suite"
-    revision = 1
 
     def folder(self, context: Context) -> Path:
         return context.cache / f"libreoffice-help-{english_first(context)}"

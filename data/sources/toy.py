@@ -41,7 +41,6 @@ class Toy:
     seed: int = 0
     licence = "generated, no licence needed"
     domain = "made-up words, reversed and substituted"
-    revision = 1
 
     def __post_init__(self) -> None:
         if not (self.words >= 2 and 1 <= self.shortest <= self.longest < self.longest_long):

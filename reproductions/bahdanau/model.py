@@ -31,8 +31,18 @@ class RNNSearch(nn.Module):
     500); source_words, target_words: K_x, K_y with the special tokens counted."""
 
     def __init__(
-        self, source_words: int, target_words: int, *, attention: bool, embedding: int, hidden: int, alignment: int,
-        maxout: int, dropout: float = 0.0, readout_state: str = "previous", init_std: float = 0.01,
+        self,
+        source_words: int,
+        target_words: int,
+        *,
+        attention: bool,
+        embedding: int,
+        hidden: int,
+        alignment: int,
+        maxout: int,
+        dropout: float = 0.0,
+        readout_state: str = "previous",
+        init_std: float = 0.01,
     ) -> None:
         super().__init__()
         if readout_state not in ("previous", "current"):
@@ -93,9 +103,7 @@ class RNNSearch(nn.Module):
         y = self.w(embedded).to(x.s0.dtype).transpose(0, 1)
         if x.keys is None:
             keep = y.new_ones(1, 1, 1).expand(y.shape[0], y.shape[1], 1)
-            states = gated_scan(
-                (y + x.gate_values[:, 0]).contiguous(), x.s0, self.u_gates, self.u_state, keep
-            )
+            states = gated_scan((y + x.gate_values[:, 0]).contiguous(), x.s0, self.u_gates, self.u_state, keep)
             contexts = x.annotations.expand(-1, target_in.shape[1], -1)
         else:
             states, weights = attentive_scan(
@@ -131,8 +139,15 @@ class RNNSearch(nn.Module):
         y, s, mask = self.w(embedded), state["s"], memory["mask"].unsqueeze(1)
         if "keys" in memory:
             s_next, weights = attentive_step(
-                y, s, memory["keys"].unsqueeze(1), memory["gate_values"].unsqueeze(1), mask,
-                self.w_a, self.v_a, self.u_gates, self.u_state,
+                y,
+                s,
+                memory["keys"].unsqueeze(1),
+                memory["gate_values"].unsqueeze(1),
+                mask,
+                self.w_a,
+                self.v_a,
+                self.u_gates,
+                self.u_state,
             )
             context = weights @ memory["annotations"]
         else:

@@ -23,7 +23,6 @@ class Listed:
     key: str
     licence = "none"
     domain = "test"
-    revision = 1
 
     def downloads(self, context: Context) -> list[Download]:
         return []

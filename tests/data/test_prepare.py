@@ -131,7 +131,7 @@ def test_the_same_content_in_another_process_and_place(tmp_path):
     assert read_manifest(there)["checksum"] == read_manifest(here)["checksum"]
 
 
-@pytest.mark.parametrize("change", ["languages", "field", "revision", "identity"])
+@pytest.mark.parametrize("change", ["languages", "field", "code", "identity"])
 def test_other_settings_are_another_folder(context, monkeypatch, change):
     before = prepared_folder("toy", TOY, context)
     if change == "languages":
@@ -139,8 +139,8 @@ def test_other_settings_are_another_folder(context, monkeypatch, change):
     elif change == "field":
         assert prepared_folder("toy", replace(TOY, seed=1), context) != before
         return
-    elif change == "revision":
-        monkeypatch.setattr(Toy, "revision", Toy.revision + 1)
+    elif change == "code":
+        monkeypatch.setattr("data.prepare.code_hash", lambda *_: "x")
     else:
         monkeypatch.setattr(Toy, "identity", lambda *_: {"sha256": "x"})
     assert prepared_folder("toy", TOY, context) != before

@@ -46,6 +46,13 @@ def test_no_source_occurs_twice():
     assert len({pair.id for pairs in SPLITS.values() for pair in pairs}) == 650
 
 
+def test_no_source_occurs_twice_where_there_are_few():
+    """3 words make 117 sentences of 2 to 4; 40 drawn at random would repeat some."""
+    small = made(Toy(words=3, shortest=2, longest=4, longest_long=6, train=30, dev=5, test=5, test_long=5))
+    sources = [pair.source for pairs in small.values() for pair in pairs]
+    assert len(set(sources)) == len(sources) == 45
+
+
 def test_the_seed_decides():
     assert made(TOY) == SPLITS
     assert made(replace(TOY, seed=1))["train"][0] != SPLITS["train"][0]

@@ -8,8 +8,16 @@ import pytest
 from reproductions.compose import Job, job
 
 TINY = (
-    "scale=smoke", "logger=csv", "tokens.base=9000", "data.batch.size=16", "checkpoint.every=5", "decode.beam=1",
-    "data.source.train=300", "data.source.dev=20", "data.source.test=30", "data.source.test_long=10",
+    "scale=smoke",
+    "logger=csv",
+    "budget.target_tokens=9000",
+    "data.batch.size=16",
+    "checkpoint.every=5",
+    "decode.beam=1",
+    "data.source.train=300",
+    "data.source.dev=20",
+    "data.source.test=30",
+    "data.source.test_long=10",
     "model.dropout=0.2",
 )
 

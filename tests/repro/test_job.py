@@ -89,7 +89,9 @@ def test_a_finished_job_is_known_until_configuration_or_source_change(
     assert not finished(reference)
 
 
-def test_nan_stops_the_run_says_where_and_keeps_the_last_good_checkpoint(tiny: JobMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_stops_the_run_says_where_and_keeps_the_last_good_checkpoint(
+    tiny: JobMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from common.lit.seq2seq import Diverged, Seq2Seq
 
     nll = Seq2Seq.nll
@@ -111,7 +113,9 @@ def test_accumulated_micro_batches_give_the_same_losses(reference: Job, tiny: Jo
     for accumulate in (1, 3):
         job = tiny("model.dropout=0", f"trainer.accumulate={accumulate}", runs=tmp_path / f"a{accumulate}")
         run(job.config, job.folder, [])
-        losses.append([(r["update"], r["target_tokens"], float(r["dev_nll"])) for r in numbers(job)["curves"] if r["dev_nll"]])
+        losses.append(
+            [(r["update"], r["target_tokens"], float(r["dev_nll"])) for r in numbers(job)["curves"] if r["dev_nll"]]
+        )
     for (step, tokens, one), (other_step, other_tokens, three) in zip(*losses, strict=True):
         assert (step, tokens) == (other_step, other_tokens)
         assert three == pytest.approx(one, rel=1e-4)
@@ -119,8 +123,18 @@ def test_accumulated_micro_batches_give_the_same_losses(reference: Job, tiny: Jo
 
 def test_everything_a_report_reads_is_there(reference: Job) -> None:
     record = result(reference)
-    for key in ("config_hash", "source_hash", "data_checksum", "git_commit", "versions", "hardware", "seconds",
-                "peak_memory_bytes", "parameters", "command"):
+    for key in (
+        "config_hash",
+        "source_hash",
+        "data_checksum",
+        "git_commit",
+        "versions",
+        "hardware",
+        "seconds",
+        "peak_memory_bytes",
+        "parameters",
+        "command",
+    ):
         assert record[key] is not None or key == "git_commit", key
     splits = {path.name: path.read_text().splitlines() for path in (reference.folder / "sentences").iterdir()}
     assert len(splits["test.jsonl"]) == 30 and len(splits["test_long.jsonl"]) == 10

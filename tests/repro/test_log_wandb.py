@@ -43,12 +43,14 @@ def read_back(file: Path) -> dict[str, Any]:
     """Run header, history and last summary of a .wandb file."""
     found: dict[str, Any] = {"history": [], "summary": {}, "exit": None}
     for data in records(file):
-        record = wandb_internal_pb2.Record()
+        record: Any = wandb_internal_pb2.Record()  # pyright: ignore[reportAttributeAccessIssue]
         record.ParseFromString(data)
         if record.HasField("run"):
             found["run"] = record.run
         elif record.HasField("history"):
-            found["history"].append({i.key or ".".join(i.nested_key): json.loads(i.value_json) for i in record.history.item})
+            found["history"].append(
+                {i.key or ".".join(i.nested_key): json.loads(i.value_json) for i in record.history.item}
+            )
         elif record.HasField("summary"):
             for item in record.summary.update:
                 found["summary"][item.key or ".".join(item.nested_key)] = json.loads(item.value_json)

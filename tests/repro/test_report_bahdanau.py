@@ -69,7 +69,7 @@ def test_effects_are_computed_from_the_table(claims: Claims):
 
 def test_claims_read_what_they_say(claims: Claims):
     by_id = {claim.id: claim for claim in claims.claims}
-    assert len(by_id) == 9
+    assert len(by_id) == 10
     assert by_id["encdec_falls_with_length"].direction == -1
     for name in ("encdec_falls_with_length", "attention_falls_less"):
         assert by_id[name].reading == Measure("bleu", "test_long", "all", (1, 50))
@@ -80,5 +80,5 @@ def test_claims_read_what_they_say(claims: Claims):
     assert by_id["attention_gain_50_no_unk"].reading == Measure("bleu", "test", "no_unk")
 
 
-def test_every_claim_is_testable_at_small_and_paper_and_at_smoke_none(claims: Claims):
-    assert all(list(claim.not_testable) == ["smoke"] for claim in claims.claims)
+def test_every_claim_is_testable_at_small_and_paper(claims: Claims):
+    assert all(list(claim.not_testable) in ([], ["smoke"]) for claim in claims.claims)

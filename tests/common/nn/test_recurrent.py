@@ -36,7 +36,7 @@ def scan_inputs() -> tuple[list[Tensor], Tensor]:
 
 def test_gated_scan_gradient_by_finite_differences() -> None:
     inputs, keep = scan_inputs()
-    assert torch.autograd.gradcheck(lambda *a: gated_scan(*a, keep), inputs)
+    assert torch.autograd.gradcheck(lambda x, h0, ug, us: gated_scan(x, h0, ug, us, keep), inputs)
 
 
 def test_gated_scan_is_the_step_in_a_loop_and_keeps_the_state_over_padding() -> None:

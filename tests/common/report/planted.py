@@ -151,7 +151,9 @@ def write_claims(
     """Write published.yaml and claims.yaml, and load the claims."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "published.yaml").write_text(yaml.safe_dump(published, sort_keys=False))
-    data = {"paper": published["paper"], "lengths": {"width": 10, "up_to": 80, "fewest": 5}, "claims": claims}
+    words = {"width": 10, "up_to": 80, "fewest": 5}
+    lengths = dict.fromkeys(("smoke", "small", "paper"), words)
+    data = {"paper": published["paper"], "lengths": lengths, "claims": claims}
     (folder / "claims.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
     return load_claims(folder / "claims.yaml", load_published(folder / "published.yaml"))
 

@@ -166,10 +166,11 @@ def test_a_scale_without_runs_lists_everything_as_not_run(fake_runs: Path):
         assert what in listed
 
 
-def test_smoke_tests_no_claim(tmp_path: Path):
+def test_smoke_tests_the_coarsest_claims_alone(tmp_path: Path):
     runs = FakeRuns(tmp_path, scale="smoke", seeds=(1,), sizes={"test": 30, "test_long": 60}).build()
     smoke = make_report(runs, scale="smoke")
-    assert {outcome.verdict for outcome in smoke.outcomes} == {"not testable here"}
+    tested = {outcome.claim.id for outcome in smoke.outcomes if outcome.verdict != "not testable here"}
+    assert tested == {"attention_gain_50", "encdec_falls_with_length", "attention_falls_less"}
 
 
 def test_at_the_papers_scale_values_are_held_against_the_tolerance(tmp_path: Path, fake_runs: Path):

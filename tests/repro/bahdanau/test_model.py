@@ -54,9 +54,7 @@ def test_forward_follows_the_equations_of_appendix_a(attention: bool, readout_st
         ug, u = m.u_gates.T, m.u_state.T
         for t in range(int(target_mask[b].sum())):
             if attention:
-                e_j = torch.stack([
-                    m.v_a @ tanh(m.w_a.T @ s + m.u_a.weight @ h + m.u_a.bias) for h in h_j
-                ])
+                e_j = torch.stack([m.v_a @ tanh(m.w_a.T @ s + m.u_a.weight @ h + m.u_a.bias) for h in h_j])
                 c = e_j.softmax(0) @ h_j
             else:
                 c = h_j[-1]

@@ -1,0 +1,44 @@
+"""Losses of 20 updates, kept: a refactor proves itself on them. They say that nothing changed, not that it is right.
+
+To renew them after a change that is meant to change them: python -m tests.common.lit.test_golden
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from data.batch import Seq2SeqBatch
+from reproductions.compose import job
+from reproductions.dry_run import build, update, vocabulary
+
+FILE = Path(__file__).resolve().parents[2] / "golden" / "seq2seq.json"
+ROWS = ("rnnsearch_50", "rnnencdec_50")
+UPDATES = 20
+
+
+def losses(row: str) -> list[float]:
+    config = job((f"experiment=bahdanau/{row}", "scale=smoke"), None).config
+    torch.set_num_threads(1)
+    module = build(config)
+    optimizer = module.optimizer(module.parameters())
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for _ in range(UPDATES):
+        source = torch.randint(4, vocabulary(config)[0], (16, 7), generator=generator)
+        target = source.flip(1)
+        target[:, -1] = source[:, -1] = 2
+        source[:8, 4:], target[:8, 5:] = 0, 0
+        source[:8, 3] = target[:8, 4] = 2
+        found.append(update(module, optimizer, Seq2SeqBatch.of(source, target), bf16=False))
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_losses_are_the_golden_ones(row: str) -> None:
+    assert losses(row) == pytest.approx(json.loads(FILE.read_text())[row], rel=1e-4)
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps({row: losses(row) for row in ROWS}, indent=1) + "\n")
