@@ -1,6 +1,7 @@
 """What a sweep will fetch and how long it will take, measured on this machine before it starts."""
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -33,11 +34,18 @@ def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:
     for job in order:
         loads[loads.index(min(loads))] += known[model_key(job)]
     print(
-        f"{len(jobs)} jobs, {side_by_side} at a time: about {max(loads) / 60:.0f} minutes on this machine "
+        f"{len(jobs)} jobs, {side_by_side} at a time: about {duration(max(loads))} on this machine "
         f"(training {jobs[0].config['trainer']['precision']}, measured on a few made-up batches)",
         flush=True,
     )
     return order
+
+
+def duration(seconds: float) -> str:
+    """On accelerators nothing is measured, and nothing is promised."""
+    if math.isnan(seconds):
+        return "an unknown time"
+    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
 
 
 def model_key(job: Job) -> str:

@@ -19,6 +19,7 @@ from common.metrics.bleu import bleu, chrf
 from common.metrics.perplexity import perplexity
 from data.bucketing import BatchSize
 from data.pairs import Example
+from data.text import is_blank
 from data.tokenize import detokenize
 from data.translation import TranslationData
 from data.vocab import BOS, EOS, UNK
@@ -69,7 +70,7 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         records = _records(data, examples, [chosen[j] for j in others], everything, nll, tokens)
         metrics |= _score(records, f"{split}.shuffled")
         _write(folder / "sentences" / f"{split}.shuffled.jsonl", records)
-        if split == "test" and chosen and chosen[0].weights is not None:
+        if split == "test" and any(hypothesis.weights is not None for hypothesis in chosen):
             (folder / "alignments.json").write_text(json.dumps(_alignments(data, chosen, settings.heatmaps, seed)))
     decode = {
         "sentences": sentences,
@@ -111,7 +112,9 @@ def translate(
 ) -> list[Hypothesis]:
     """The best hypothesis of every sentence (of `keep`, positions in the split), in input order."""
     wanted = set(range(len(data.examples(split))) if keep is None else keep)
-    found: dict[int, Hypothesis] = {}
+    blank = {i for i, example in enumerate(data.examples(split)) if is_blank(example.source)}
+    found = {i: Hypothesis([], 0.0, 0.0, None, True) for i in blank & wanted}  # no model is asked about nothing
+    wanted -= blank
     for batch in data.eval_batches(split, BatchSize("sentences", settings.batch)):
         rows = [row for row, i in enumerate(batch.index.tolist()) if i in wanted]
         if not rows:
@@ -201,7 +204,8 @@ def _alignments(
     """Heat maps of the first finished sentences of 8 to 16 words, and the monotonicity of every sentence."""
     drawn, monotone = [], []
     for i, (example, hypothesis) in enumerate(zip(data.examples("test"), chosen, strict=True)):
-        assert hypothesis.weights is not None
+        if hypothesis.weights is None:
+            continue
         weights = hypothesis.weights.double().cpu().numpy()[: len(hypothesis.tokens)]
         if len(weights) >= 2:
             statistic, null = monotonicity(weights, seed=(seed, i))

@@ -111,6 +111,7 @@ def train(config: Config, folder: Path, identity: dict[str, str]) -> tuple[Seq2S
     curves = Curves(folder / "curves.csv", every=50)
     trainer = make_trainer(config, folder, module, curves)
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
+    module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
     return module, data, curves
 
 

@@ -47,11 +47,6 @@ def test_moving_keeps_every_field():
     assert moved.target_out.shape == batch.target_out.shape
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="pinned memory needs a CUDA driver")
-def test_pinning():
-    assert all(tensor.is_pinned() for tensor in vars(ENCODED.batch(np.asarray([0])).pin_memory()).values())
-
-
 @pytest.mark.parametrize(("rows", "world"), [(4, 2), (3, 2), (4, 3), (1, 1)])
 def test_shards_make_up_the_batch(rows, world):
     batch = ENCODED.batch(np.arange(rows))
