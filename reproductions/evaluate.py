@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from common.decode.beam import beam_search
 from common.decode.types import Hypothesis
@@ -120,21 +121,27 @@ def translate(
         if not rows:
             continue
         source, mask = batch.source[rows].to(module.device), batch.source_mask[rows].to(module.device)
-        words = mask.sum(1)
-        limit = (words * settings.max_ratio).long() + settings.max_extra
-        best = beam_search(
-            module.translator,
-            source,
-            mask,
-            bos=BOS,
-            eos=EOS,
-            beam=settings.beam,
-            max_len=limit,
-            length_penalty=settings.length_penalty,
-            forbid=forbid,
-        )
+        best = search(module, source, mask, settings, forbid)
         found.update((int(batch.index[row]), hypotheses[0]) for row, hypotheses in zip(rows, best, strict=True))
     return [found[i] for i in sorted(found)]
+
+
+def search(
+    module: Seq2Seq, source: Tensor, mask: Tensor, settings: Decode, forbid: Sequence[int] = ()
+) -> list[list[Hypothesis]]:
+    """The best hypothesis of each source (B, S), with a length limit that grows with its words."""
+    limit = (mask.sum(1) * settings.max_ratio).long() + settings.max_extra
+    return beam_search(
+        module.translator,
+        source,
+        mask,
+        bos=BOS,
+        eos=EOS,
+        beam=settings.beam,
+        max_len=limit,
+        length_penalty=settings.length_penalty,
+        forbid=forbid,
+    )
 
 
 def neighbours(examples: Sequence[Example]) -> list[int]:

@@ -120,7 +120,8 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any]) -> dict[s
     best = load_tested_weights(config, folder, module)
     tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
     facts = training_facts(data, module, curves, best)
-    (folder / "last.ckpt").unlink(missing_ok=True)
+    for name in ("last.ckpt", "best.ckpt"):
+        (folder / name).unlink(missing_ok=True)
     return {
         "status": "ok",
         "data_checksum": data.checksum,
@@ -181,12 +182,15 @@ def loggers(config: Config, folder: Path) -> Any:
 
 
 def load_tested_weights(config: Config, folder: Path, module: Seq2Seq) -> dict[str, Any]:
-    """Loads the weights that the checkpoint rule names and returns which they are."""
-    if config["checkpoint"]["rule"] == "last":
-        return {"rule": "last", "update": module.total_updates}
-    saved = torch.load(folder / "best.ckpt", weights_only=False)
-    module.load_state_dict(saved["state_dict"])
-    return {"rule": "best_dev_nll", "update": saved["global_step"]}
+    """Loads the weights that the checkpoint rule names, keeps them as tested.ckpt and returns which they are."""
+    if config["checkpoint"]["rule"] == "best_dev_nll":
+        best = torch.load(folder / "best.ckpt", weights_only=False)
+        module.load_state_dict(best["state_dict"])
+        update = best["global_step"]
+    else:
+        update = module.total_updates
+    torch.save({"state_dict": module.state_dict()}, folder / "tested.ckpt")
+    return {"rule": config["checkpoint"]["rule"], "update": update}
 
 
 def training_facts(data: TranslationData, module: Seq2Seq, curves: Curves, tested: dict[str, Any]) -> dict[str, Any]:
@@ -208,12 +212,27 @@ def resumable(folder: Path, identity: dict[str, str]) -> Path | None:
     mark, checkpoint = folder / "identity.json", folder / "last.ckpt"
     if mark.exists() and json.loads(mark.read_text()) == identity and checkpoint.exists():
         return checkpoint
-    for name in ("last.ckpt", "best.ckpt", "curves.csv", "alignments.json", "result.json", "error.txt"):
-        (folder / name).unlink(missing_ok=True)
-    for name in ("sentences", "wandb"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    put_aside(folder)
     write_json(mark, identity)
     return None
+
+
+def put_aside(folder: Path) -> None:
+    """An earlier finished result goes to previous/, so that a failure of the new one loses nothing; the rest goes."""
+    finished = (folder / "result.json").is_file() and (folder / "tested.ckpt").is_file()
+    previous = folder / "previous"
+    if finished:
+        shutil.rmtree(previous, ignore_errors=True)
+        previous.mkdir()
+    for path in folder.iterdir():
+        if path.name in ("previous", "log.txt", "progress.json"):
+            continue
+        if finished:
+            path.rename(previous / path.name)
+        elif path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def peak_memory() -> int:

@@ -12,12 +12,13 @@ import torch
 import yaml
 from hydra.utils import instantiate
 
-from common.decode.beam import beam_search
 from common.lit.seq2seq import Seq2Seq
 from data.text import map_nonblank, read_lines
 from data.tokenize import detokenize, tokenize
 from data.translation import TranslationData
-from data.vocab import BOS, EOS, PAD
+from data.vocab import EOS, PAD
+from reproductions.config import Decode
+from reproductions.evaluate import search
 from reproductions.job import build_module
 
 AT_A_TIME = 32
@@ -25,7 +26,7 @@ AT_A_TIME = 32
 
 def load(folder: Path) -> tuple[Seq2Seq, TranslationData, dict[str, Any]]:
     """Model, data (for its vocabularies) and configuration of a finished run. Raises ValueError if it is none."""
-    for name in ("config.yaml", "best.ckpt"):
+    for name in ("config.yaml", "tested.ckpt"):
         if not (folder / name).is_file():
             raise ValueError(
                 f"{folder} has no {name}: expected the folder of a finished run, runs/<paper>/<scale>/<row>-s<seed>"
@@ -34,11 +35,11 @@ def load(folder: Path) -> tuple[Seq2Seq, TranslationData, dict[str, Any]]:
     data: TranslationData = instantiate(config["data"])
     data.prepare()
     module = build_module(config, len(data.source_vocab), len(data.target_vocab), total=1, dev=data.size("dev"))
-    module.load_state_dict(torch.load(folder / "best.ckpt", weights_only=False)["state_dict"])
+    module.load_state_dict(torch.load(folder / "tested.ckpt", weights_only=False)["state_dict"])
     return module.eval(), data, config
 
 
-def translate(lines: Sequence[str], module: Seq2Seq, data: TranslationData, decode: dict[str, Any]) -> list[str]:
+def translate(lines: Sequence[str], module: Seq2Seq, data: TranslationData, decode: Decode) -> list[str]:
     """A translation a line, in the order of the lines."""
 
     def batched(sentences: list[str]) -> list[str]:
@@ -49,17 +50,7 @@ def translate(lines: Sequence[str], module: Seq2Seq, data: TranslationData, deco
             rows = order[start : start + AT_A_TIME]
             source = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids[i]) for i in rows], True, PAD)
             mask = source != PAD
-            limit = (mask.sum(1) * decode["max_ratio"]).long() + decode["max_extra"]
-            best = beam_search(
-                module.translator,
-                source,
-                mask,
-                bos=BOS,
-                eos=EOS,
-                beam=decode["beam"],
-                max_len=limit,
-                length_penalty=decode["length_penalty"],
-            )
+            best = search(module, source, mask, decode)
             for i, hypotheses in zip(rows, best, strict=True):
                 words = data.target_vocab.decode(hypotheses[0].tokens)
                 found[i] = detokenize(words, data.context.target_lang)
@@ -75,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if unknown := set(given) - {"run", "beam"} or "run" not in given:
             raise ValueError(f"got {given}, expected run=FOLDER [beam=N] ({unknown})")
         module, data, config = load(Path(given["run"]))
-        decode = config["decode"] | ({"beam": int(given["beam"])} if "beam" in given else {})
+        beam = {"beam": int(given["beam"])} if "beam" in given else {}
+        decode = Decode(**config["decode"] | beam)
         lines = list(read_lines("/dev/stdin"))
         sys.stdout.write("".join(f"{line}\n" for line in translate(lines, module, data, decode)))
     except ValueError as error:

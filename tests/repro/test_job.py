@@ -140,3 +140,15 @@ def test_everything_a_report_reads_is_there(reference: Job) -> None:
     assert len(splits["test.jsonl"]) == 30 and len(splits["test_long.jsonl"]) == 10
     assert record["train"]["target_tokens"] >= 9000
     assert not (reference.folder / "last.ckpt").exists(), "a finished row needs no checkpoint to resume from"
+
+
+def test_what_was_finished_before_is_put_aside(tmp_path: Path) -> None:
+    for name in ("result.json", "tested.ckpt", "curves.csv"):
+        (tmp_path / name).write_text("{}")
+    assert resumable(tmp_path, {"config_hash": "new"}) is None
+    assert sorted(path.name for path in (tmp_path / "previous").iterdir()) == [
+        "curves.csv",
+        "result.json",
+        "tested.ckpt",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["identity.json", "previous"]

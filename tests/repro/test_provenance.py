@@ -1,7 +1,7 @@
 """Hashes: what must change them does, what must not does not."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ def test_config_hash(tiny: Maker, tmp_path: Path, override: str, changes: bool) 
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A project of four modules: the job imports used, used imports deep; beside is imported by nobody."""
     files = {
         "reproductions/job.py": "import common.used\n",
@@ -47,7 +47,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     forget()
-    yield tmp_path  # type: ignore[misc]
+    yield tmp_path
     forget()
 
 
