@@ -10,6 +10,7 @@ import torch
 from hydra.utils import instantiate
 
 from common.decode.beam import beam_search
+from data.translation import TranslationData
 from data.vocab import BOS, EOS
 from reproductions import dry_run
 from reproductions.compose import Job
@@ -21,9 +22,8 @@ REST = 1.15  # validation, loading, scoring
 
 def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:
     """Print downloads, disk and a time estimate; return the jobs with the longest first, so that none trails behind."""
-    plans = {json.dumps(job.config["data"] | {"max_words": None, "seed": 0}): job for job in jobs}
-    for job in plans.values():
-        print(f"data: {instantiate(job.config['data']).plan()}")
+    for data in data_sets(jobs):
+        print(f"data: {data.plan()}")
     known: dict[str, float] = {}
     for job in jobs:
         key = model_key(job)
@@ -39,6 +39,22 @@ def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:
         flush=True,
     )
     return order
+
+
+def data_sets(jobs: Sequence[Job]) -> list[TranslationData]:
+    """What the jobs read, each once."""
+    distinct = {json.dumps(job.config["data"] | {"max_words": None, "seed": 0}): job for job in jobs}
+    return [instantiate(job.config["data"]) for job in distinct.values()]
+
+
+def prepare(jobs: Sequence[Job]) -> str:
+    """Fetch and prepare the data once for all jobs. Returns what went wrong, or nothing."""
+    for data in data_sets(jobs):
+        try:
+            data.prepare_data()
+        except (RuntimeError, ValueError, OSError) as error:
+            return str(error)
+    return ""
 
 
 def duration(seconds: float) -> str:

@@ -48,7 +48,12 @@ def work(job: Job) -> int:
         return 0
     from reproductions.job import run
 
-    run(job.config, job.folder, list(job.ablation))
+    try:
+        run(job.config, job.folder, list(job.ablation))
+    except Exception as error:
+        where = job.folder / "error.txt"
+        print(f"error: {job.config['row']}: {type(error).__name__}: {error} (traceback in {where})", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -63,12 +68,26 @@ def launch(jobs: Sequence[Job], searchpath: str | None) -> int:
     if not pending:
         return 0
     side_by_side = slots(pending[0].config)
-    from reproductions.estimate import announce
+    from reproductions.estimate import announce, prepare
 
-    failed = Board(announce(pending, side_by_side), searchpath, side_by_side).run()
+    order = announce(pending, side_by_side)
+    if problem := prepare(pending):
+        print(f"error: {problem}", file=sys.stderr)
+        return 1
+    failed = Board(order, searchpath, side_by_side).run()
+    view_published(jobs[0].config)
     for job, reason in failed:
         print(f"failed: {job.folder}: {reason}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def view_published(config: dict[str, Any]) -> None:
+    """Published numbers beside our own in W&B."""
+    if config["logger"]["kind"] == "wandb":
+        from reproductions.log_wandb import log_published
+
+        logger, runs = config["logger"], Path(config["paths"]["runs"])
+        log_published(config["paper"], config["scale"]["name"], runs, logger["project"], logger["mode"])
 
 
 def slots(config: dict[str, Any]) -> int:

@@ -108,40 +108,33 @@ def length_table(items: Items) -> wandb.Table:
     return wandb.Table(columns=["source_words", "sentences", *names], data=rows)
 
 
-def log_published(
-    paper: str, scale: str, runs: Path, project: str = "attention-reproductions", setting: str = "auto"
-) -> None:
-    """A pseudo-run a row of a published table, with the keys of our own runs where both have the number."""
+def log_published(paper: str, scale: str, runs: Path, project: str, setting: str) -> None:
+    """A pseudo-run a published row, under the keys of our own runs where both have the number; once a folder."""
+    folder = runs / paper / scale
+    if (folder / "wandb").exists():
+        return
     published = load_published(ROOT / "reproductions" / paper / "published.yaml")
+    values: dict[str, dict[str, float]] = {}
     for table in published.tables:
         for row in table.rows:
-            run = start(
-                project,
-                setting,
-                runs / paper / scale,
-                job_type="published",
-                name=f"published-{row.id}",
-                group=f"{paper}/{table.title}",
-                tags=[scale, "published"],
-                config={"table": table.title, "row": row.id},
-            )
-            values = {key(table, name): value for name, value in row.values.items() if isinstance(value, float)}
+            cells = {name: value for name, value in row.values.items() if isinstance(value, float)}
+            values.setdefault(row.id, {}).update(like_ours(table, name, value) for name, value in cells.items())
+    for row_id, numbers in values.items():
+        if numbers:
+            name, tags = f"published-{row_id}", [scale, "published"]
+            group = f"{paper}/{published.tables[0].title}"
+            run = start(project, setting, folder, job_type="published", name=name, group=group, tags=tags)
             for step in (0, 1):  # two points make a line
-                run.log(values, step=step)
-            run.summary.update(values)
+                run.log(numbers, step=step)
+            run.summary.update(numbers)
             wandb.finish()
 
 
-def key(table: Table, column: str) -> str:
-    """The key under which a run of ours logs what a published column holds."""
+def like_ours(table: Table, column: str, value: float) -> tuple[str, float]:
+    """The key and the unit in which a run of ours logs what a published column holds."""
     ours = next(c.ours for c in table.columns if c.id == column)
     if isinstance(ours, Field):
-        return ours.path.replace(".", "/")
+        return ours.path.replace(".", "/"), value / ours.factor
     if isinstance(ours, Measure):
-        return f"{ours.split}{'' if ours.subset == 'all' else '.' + ours.subset}/{ours.metric}"
-    return column
-
-
-if __name__ == "__main__":
-    given = dict(argument.split("=", 1) for argument in sys.argv[1:])
-    log_published(given["paper"], given.get("scale", "small"), Path(given.get("runs", "runs")))
+        return f"{ours.split}{'' if ours.subset == 'all' else '.' + ours.subset}/{ours.metric}", value
+    return column, value

@@ -43,7 +43,7 @@ def test_the_toy_set_works_from_its_file(tmp_path):
     data = build("toy_reverse", f"data.cache={tmp_path}")
     data.prepare()
     assert data.size("train") == 4000
-    assert len(data.source_vocab.words) == len(data.target_vocab.words) == 32
+    assert len(data.source_vocab.words) == len(data.target_vocab.words) == 16
     assert len(next(data.train_stream())) == 80
 
 

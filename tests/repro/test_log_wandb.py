@@ -81,11 +81,15 @@ def test_a_row_leaves_history_summary_and_table(tiny: Callable[..., Job]) -> Non
 
 
 def test_published_numbers_are_runs_of_their_own_with_our_keys(tmp_path: Path) -> None:
-    log_published("bahdanau", "smoke", tmp_path)
+    log_published("bahdanau", "smoke", tmp_path, "attention-reproductions", "auto")
+    log_published("bahdanau", "smoke", tmp_path, "attention-reproductions", "auto")
     runs = {run["run"].display_name: run for run in offline_runs(tmp_path)}
     star = runs["published-rnnsearch_50_star"]
     assert star["summary"]["test/bleu"] == 28.45 and star["summary"]["test.no_unk/bleu"] == 36.15  # Table 1
+    assert star["summary"]["train/dev_nll"] == 35.2  # Table 2
+    assert star["summary"]["train/updates"] == pytest.approx(6.67e5), "in our unit, not in the paper's 1e5"
     assert all("published" in run["run"].tags for run in runs.values())
+    assert len(runs) == len(offline_runs(tmp_path)), "the second call has nothing to add"
 
 
 @pytest.mark.parametrize("setting", ["online", "offline"])

@@ -1,0 +1,101 @@
+"""Testing a model: outputs in input order, controls that are controls, columns that mean what they say."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from hydra.utils import instantiate
+
+from data.pairs import Example
+from reproductions.compose import Job
+from reproductions.evaluate import neighbours
+from reproductions.job import run
+from reproductions.translate import load, translate
+
+
+def example(words: int) -> Example:
+    return Example(f"s{words}", "c", "x " * words, "y", ["x"] * words, ["y"])
+
+
+def test_a_neighbour_is_another_sentence_of_about_the_same_length() -> None:
+    lengths = [5, 1, 9, 5, 3, 7]
+    other = neighbours([example(n) for n in lengths])
+    assert sorted(other) == list(range(6)), "every translation is used once"
+    assert all(i != j for i, j in enumerate(other))
+    assert [lengths[j] for j in other] == [5, 3, 1, 7, 5, 9], "the longest has no successor: it gets the shortest"
+
+
+@pytest.fixture(scope="module")
+def tested(tiny: Callable[..., Job]) -> Job:
+    """Trained long enough to say something, with a vocabulary too small for its text."""
+    job = tiny("budget.target_tokens=30000", "data.source_vocab_size=14", "data.target_vocab_size=14")
+    run(job.config, job.folder, [])
+    return job
+
+
+def records(job: Job, name: str) -> list[dict]:
+    return [json.loads(line) for line in (job.folder / "sentences" / f"{name}.jsonl").read_text().splitlines()]
+
+
+def test_sentences_stay_in_input_order(tested: Job) -> None:
+    data = instantiate(tested.config["data"])
+    data.prepare()
+    for split in ("test", "test_long"):
+        found, examples = records(tested, split), data.examples(split)
+        assert [r["id"] for r in found] == [e.id for e in examples]
+        assert [r["reference"] for r in found] == [e.target for e in examples]
+        assert [r["source_tokens"] for r in found] == [len(e.source_tokens) for e in examples]
+
+
+def test_scores_are_those_of_the_stored_sentences(tested: Job) -> None:
+    metrics = json.loads((tested.folder / "result.json").read_text())["metrics"]
+    found = records(tested, "test")
+    again = sacrebleu.corpus_bleu(
+        [r["hypothesis_tok"] for r in found], [[r["reference_tok"] for r in found]], tokenize="none", force=True
+    )
+    assert metrics["test/bleu"]["value"] == pytest.approx(again.score) and again.score > 0
+    detok = sacrebleu.corpus_bleu([r["hypothesis"] for r in found], [[r["reference"] for r in found]])
+    assert metrics["test/bleu_detok"]["value"] == pytest.approx(detok.score)
+    assert "tok:13a" in metrics["test/bleu_detok"]["signature"] and "tok:none" in metrics["test/bleu"]["signature"]
+    total = sum(r["nll"] for r in found) / sum(r["target_tokens"] for r in found)
+    assert metrics["test/perplexity"]["value"] == pytest.approx(2.718281828459045**total)
+
+
+def test_the_no_unk_column_has_no_unknown_word_anywhere(tested: Job) -> None:
+    everything, known = records(tested, "test"), records(tested, "test.no_unk")
+    assert 0 < len(known) < len(everything)
+    expected = [r["id"] for r in everything if r["source_unk"] == r["reference_unk"] == 0]
+    assert [r["id"] for r in known] == expected
+    assert not any("<unk>" in r["hypothesis_tok"] for r in known)
+    assert any("<unk>" in r["hypothesis_tok"] for r in everything), "else the test could not fail"
+
+
+def test_the_shuffled_control_scores_other_sentences(tested: Job) -> None:
+    plain, control = records(tested, "test"), records(tested, "test.shuffled")
+    assert sorted(r["hypothesis_tok"] for r in plain) == sorted(r["hypothesis_tok"] for r in control)
+    assert [r["reference"] for r in plain] == [r["reference"] for r in control]
+    metrics = json.loads((tested.folder / "result.json").read_text())["metrics"]
+    assert metrics["test.shuffled/bleu"]["value"] < metrics["test/bleu"]["value"]
+
+
+@pytest.fixture
+def loaded(tested: Job) -> Iterator[tuple]:
+    yield load(tested.folder)
+
+
+def test_translate_gives_the_tested_translations_and_keeps_blank_lines(tested: Job, loaded: tuple) -> None:
+    from reproductions.config import Decode
+
+    module, data, config = loaded
+    stored = records(tested, "test")[:5]
+    lines = [stored[0]["source"], "", stored[1]["source"], " \u3000", *(r["source"] for r in stored[2:])]
+    found = translate(lines, module, data, Decode(**config["decode"]))
+    expected = [r["hypothesis"] for r in stored]
+    assert found == [expected[0], "", expected[1], "", *expected[2:]]
+
+
+def test_translate_says_what_it_needs(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no config.yaml: expected the folder of a finished run"):
+        load(tmp_path)

@@ -1,0 +1,77 @@
+"""The README's commands, run as they stand in a copy of the tree; the long ones are only planned."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines() if line.strip()
+]
+# the environment these tests run in, in place of one made anew
+HERE = [f"PY={sys.executable}", "READY="]
+
+
+def make(command: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    words = shlex.split(command)
+    assert words[0] == "make", f"the README shows {command!r}: only make is run here"
+    full = [*words, *HERE, *options]
+    return subprocess.run(full, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("with space")
+    for name in (
+        "Makefile",
+        "common",
+        "conf",
+        "data",
+        "reproductions",
+        "README.md",
+        "pyproject.toml",
+        "requirements.lock",
+    ):
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    yaml_block = re.search(r"`my_conf/ablation/mine.yaml` holds.*?```yaml\n(.*?)```", README, re.DOTALL)
+    assert yaml_block
+    (folder / "my_conf" / "ablation").mkdir(parents=True)
+    (folder / "my_conf" / "ablation" / "mine.yaml").write_text(yaml_block.group(1))
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_a_target(command: str) -> None:
+    planned = make(command, ROOT, "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+
+
+def test_a_wrong_target_would_be_noticed() -> None:
+    assert make("make repro-bahdanua", ROOT, "--dry-run").returncode != 0
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if "SCALE=smoke" in c])
+def test_smoke_commands_run_and_add_their_line(command: str, copy: Path) -> None:
+    done = make(command, copy)
+    assert done.returncode == 0, done.stdout + done.stderr
+    arguments = shlex.split(command)
+    line = next(a for a in arguments if a.startswith("ARGS="))[5:].split()[-1].removeprefix("ablation=")
+    assert f"RNNsearch-50+{line}" in done.stdout
+
+
+def test_targets_named_in_the_text_exist() -> None:
+    named = set(re.findall(r"`make ([a-z-]+)", README))
+    assert {"help", "translate", "setup", "dry-run-bahdanau"} <= named
+    for target in named - {"repro-<paper>", "results-<paper>"}:
+        if not target.endswith("-"):
+            assert make(f"make {target} RUN=x", ROOT, "--dry-run").returncode == 0, target
