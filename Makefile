@@ -19,7 +19,6 @@ READY := .venv/.ready
 
 paper = $(subst -,_,$*)
 papers = $(patsubst reproductions/%/published.yaml,%,$(wildcard reproductions/*/published.yaml))
-known = $(if $(filter $(paper),$(papers)),,$(error no paper "$(paper)"; there is: $(papers)))
 comma = ,
 scale = scale=$(or $(SCALE),small)
 tables = $(or $(TABLE),$(patsubst conf/table/%.yaml,%,$(wildcard conf/table/$(paper)_*.yaml)))
@@ -51,6 +50,7 @@ $(LOCKED): requirements.lock
 	@python=$$(command -v python3 || command -v python) || { \
 		echo "Python 3.11 or 3.12 is needed. Debian: apt-get install python3 python3-venv; macOS: brew install python@3.12" >&2; \
 		exit 1; }; "$$python" -I reproductions/preflight.py "$(PYTHON)" "$(TORCH_INDEX)"
+	@echo "making .venv: 2.5 GB of disk with a CPU build of torch, several more with a CUDA build (TORCH_INDEX= chooses)"
 	"$(PYTHON)" -m venv --clear .venv
 	$(PIP) $(if $(TORCH_INDEX),--index-url "$(TORCH_INDEX)") "$$(grep '^torch==' requirements.lock)"
 	$(PIP) -r requirements.lock
@@ -70,18 +70,22 @@ test: $(READY)  ## all tests, on two cores
 	@cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
 		OMP_NUM_THREADS=1 TRITON_CACHE_DIR="$$cache" $(PY) -m pytest -q -n 2 $(ARGS)
 
+# Before anything is set up: a misspelt paper costs nothing.
+_known-%:
+	$(if $(filter $(paper),$(papers)),@:,$(error no paper "$(paper)"; there is: $(papers)))
+
 # A failed row is exit code 1, and the report shows it: so it is written all the same. Other codes (a wrong argument) stop.
-repro-%: $(READY)  ## train the rows of its tables, then report
-	$(known)@$(call train,$(scale)); $(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
+repro-%: _known-% $(READY)  ## train the rows of its tables, then report
+	@$(call train,$(scale)); $(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
 
-dry-run-%: $(READY)  ## one update of every row with a made-up batch; SCALE=paper unless given
-	$(known)@$(call train,scale=$(or $(SCALE),paper) dry_run=true); exit $$failed
+dry-run-%: _known-% $(READY)  ## one update of every row with a made-up batch; SCALE=paper unless given
+	@$(call train,scale=$(or $(SCALE),paper) dry_run=true); exit $$failed
 
-report-%: $(READY)  ## report on the runs there are
-	$(known)@$(PY) -m reproductions.report paper=$(paper) $(scale)
+report-%: _known-% $(READY)  ## report on the runs there are
+	@$(PY) -m reproductions.report paper=$(paper) $(scale)
 
-results-%: $(READY)  ## write the report into its tracked RESULTS.md
-	$(known)@$(PY) -m reproductions.report paper=$(paper) $(scale) results=true
+results-%: _known-% $(READY)  ## write the report into its tracked RESULTS.md
+	@$(PY) -m reproductions.report paper=$(paper) $(scale) results=true
 
 bench-nmt: $(READY)  ## speed of training and decoding
 	@$(PY) -m reproductions.bench bench=nmt $(scale) $(ARGS)

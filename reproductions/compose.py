@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from common.report.results import folder_name
 from reproductions.config import check, key_names, unknown
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -37,7 +38,7 @@ class Job:
     @property
     def folder(self) -> Path:
         config = self.config
-        name = re.sub(r"[^\w.+=-]", "_", f"{config['row']}-s{config['seed']}")
+        name = folder_name(config["row"], config["seed"])
         return Path(config["paths"]["runs"]) / config["paper"] / config["scale"]["name"] / name
 
 

@@ -2,20 +2,25 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from reproductions import provenance
 from reproductions.compose import Job
 
 POLL_SECONDS = 0.5
+JOB_MEMORY = 4 * 2**30
 # glibc hands large tensors back to the system at every step and gets them zeroed again: a quarter of a CPU step
 KEEP_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
@@ -34,7 +39,20 @@ def finished(job: Job) -> bool:
         result["status"] == "ok"
         and result["config_hash"] == provenance.config_hash(job.config)
         and result["source_hash"] == provenance.source_hash(job.config)
+        and same_data(job, result["data_checksum"])
     )
+
+
+def same_data(job: Job, checksum: str) -> bool:
+    """Whether the data that lies prepared is still that of a result; true where it would have to be downloaded first."""
+    from hydra.utils import instantiate
+
+    data = instantiate(job.config["data"])
+    if not data.folder.exists():
+        if data.pairs.downloads(data.context):
+            return True
+        data.prepare_data()
+    return json.loads((data.folder / "manifest.json").read_text())["checksum"] == checksum
 
 
 def work(job: Job) -> int:
@@ -42,15 +60,26 @@ def work(job: Job) -> int:
     if job.config["dry_run"]:
         from reproductions.dry_run import dry_run
 
-        print(dry_run(job.config))
+        try:
+            print(dry_run(job.config), flush=True)
+        except RuntimeError as error:
+            print(f"error: {job.config['row']}: {error}", file=sys.stderr)
+            return 1
         return 0
     if finished(job):
         return 0
-    from reproductions.job import run
+    from reproductions.job import first_process, run
 
+    job.folder.mkdir(parents=True, exist_ok=True)
     try:
-        run(job.config, job.folder, list(job.ablation))
-    except Exception as error:
+        with FileLock(job.folder / ".lock", timeout=0) if first_process() else nullcontext():
+            run(job.config, job.folder, list(job.ablation))
+    except Timeout:
+        print(f"error: {job.folder} is being written by another process: wait for it, or stop it", file=sys.stderr)
+        return 1
+    except SystemExit as stop:  # what Lightning makes of Ctrl-C while it trains
+        raise KeyboardInterrupt from stop
+    except Exception as error:  # noqa: BLE001 - whatever it is, one line says so and the traceback is kept
         where = job.folder / "error.txt"
         print(f"error: {job.config['row']}: {type(error).__name__}: {error} (traceback in {where})", file=sys.stderr)
         return 1
@@ -60,7 +89,7 @@ def work(job: Job) -> int:
 def launch(jobs: Sequence[Job], searchpath: str | None) -> int:
     """Run what is not finished. A failing job never hides another; the exit code is 1 if any failed."""
     if jobs[0].config["dry_run"]:
-        return max(work(job) for job in jobs)
+        return max([work(job) for job in jobs])
     pending = [job for job in jobs if not finished(job)]
     for job in jobs:
         if job not in pending:
@@ -73,11 +102,12 @@ def launch(jobs: Sequence[Job], searchpath: str | None) -> int:
     order = announce(pending, side_by_side)
     if problem := prepare(pending):
         print(f"error: {problem}", file=sys.stderr)
-        return 1
+        return 3  # nothing was run: there is nothing to report on
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the jobs are to be stopped with their launcher
     failed = Board(order, searchpath, side_by_side).run()
-    view_published(jobs[0].config)
     for job, reason in failed:
         print(f"failed: {job.folder}: {reason}", file=sys.stderr)
+    view_published(jobs[0].config)
     return 1 if failed else 0
 
 
@@ -91,12 +121,19 @@ def view_published(config: dict[str, Any]) -> None:
 
 
 def slots(config: dict[str, Any]) -> int:
-    """Jobs at a time: on CPUs as many as there are cores for their threads, on accelerators one."""
+    """Jobs at a time: on CPUs as many as cores (for their threads) and memory allow, on accelerators one."""
     trainer = config["trainer"]
     if trainer["accelerator"] != "cpu":
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // (trainer["threads"] * trainer["devices"]))
+    return max(1, min(cores // (trainer["threads"] * trainer["devices"]), int(free_memory() / JOB_MEMORY)))
+
+
+def free_memory() -> float:
+    """Bytes that can be had without swapping; where the system does not tell, no limit."""
+    info = Path("/proc/meminfo")
+    found = re.search(r"MemAvailable:\s+(\d+) kB", info.read_text()) if info.exists() else None
+    return float(found[1]) * 1024 if found else float("inf")
 
 
 @dataclass
@@ -134,6 +171,8 @@ class Board:
     def start(self, job: Job) -> Running:
         job.folder.mkdir(parents=True, exist_ok=True)
         (job.folder / "progress.json").unlink(missing_ok=True)
+        if (read_json(job.folder / "result.json") or {}).get("status") == "failed":
+            (job.folder / "result.json").unlink()  # of an earlier attempt
         directory = ["--config-dir", self.searchpath] if self.searchpath else []
         threads = str(job.config["trainer"]["threads"])
         log = (job.folder / "log.txt").open("ab")

@@ -60,17 +60,26 @@ def row_logger(config: dict[str, Any], folder: Path) -> WandbLogger:
 
 
 def finish_row(folder: Path, paper: str, scale: str) -> None:
-    """Logs what testing left in folder (scores, length plot, sentences, heat maps) to the open run and finishes it."""
+    """Logs what testing left in folder (scores, length plot, sentences, heat maps) to the open run and finishes it.
+
+    W&B is a view: whatever goes wrong here is said in a line and does not touch the result.
+    """
     if wandb.run is None:
         return
+    good = False
     try:
-        result = read_run(folder, paper, scale, lambda config: "")
-        if result.ok:
-            wandb.run.summary.update({name: score["value"] for name, score in result.record["metrics"].items()})
-            wandb.run.summary.update({f"train/{k}": v for k, v in result.record["train"].items()})
-            wandb.run.log(test_views(result))
+        if (folder / "result.json").is_file():
+            result = read_run(folder, paper, scale, lambda config: "")
+            good = result.ok
+            if good:
+                scores = {name: score["value"] for name, score in result.record["metrics"].items()}
+                training = {f"train/{name}": value for name, value in result.record["train"].items()}
+                wandb.run.log(scores | test_views(result))
+                wandb.run.summary.update(scores | training)
+    except Exception as error:  # noqa: BLE001 - see above
+        print(f"W&B: {type(error).__name__}: {error}: the row's view is incomplete", file=sys.stderr)
     finally:
-        wandb.finish()
+        wandb.finish(exit_code=0 if good else 1)
 
 
 def test_views(run: Run) -> dict[str, Any]:
@@ -111,7 +120,8 @@ def length_table(items: Items) -> wandb.Table:
 def log_published(paper: str, scale: str, runs: Path, project: str, setting: str) -> None:
     """A pseudo-run a published row, under the keys of our own runs where both have the number; once a folder."""
     folder = runs / paper / scale
-    if (folder / "wandb").exists():
+    done = folder / "wandb" / "published.done"
+    if done.exists():
         return
     published = load_published(ROOT / "reproductions" / paper / "published.yaml")
     values: dict[str, dict[str, float]] = {}
@@ -128,6 +138,7 @@ def log_published(paper: str, scale: str, runs: Path, project: str, setting: str
                 run.log(numbers, step=step)
             run.summary.update(numbers)
             wandb.finish()
+    done.touch()
 
 
 def like_ours(table: Table, column: str, value: float) -> tuple[str, float]:

@@ -139,7 +139,7 @@ def refusals(report: Report, state: GitState) -> list[str]:
         if not run.ok:
             reasons.append(f"{run.folder.name}: failed: {run.error}")
         elif run.stale:
-            reasons.append(f"{run.folder.name}: made by another version of the sources: run it again with FRESH=1")
+            reasons.append(f"{run.folder.name}: made by another version of the sources: run it again")
         elif run.field("git_dirty"):
             reasons.append(f"{run.folder.name}: made with uncommitted changes")
         elif commit is None:
@@ -168,7 +168,7 @@ def run(argv: Sequence[str], source_hash: SourceHash, root: Path = ROOT) -> int:
         except ValueError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-    return 1 if any(not run.ok for run in report.results.runs) else 0
+    return 1 if any(not run.ok for row in report.results.papers for run in row.runs) else 0
 
 
 def main() -> int:

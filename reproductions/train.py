@@ -5,9 +5,10 @@
                                                                                     the others run side by side
 
 Any Hydra override can follow; one that touches the science makes a new line of its own. `--config-dir DIR` adds a
-folder of configurations outside the repository. With `hydra/launcher=...` the sweep goes to that launcher of Hydra's.
+folder of configurations outside the repository. `--cfg job`, `--info` and `--help` are Hydra's.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -15,15 +16,17 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 
+# oneDNN keeps a compiled product for each shape it has seen, a thousand of them: gigabytes, as every batch has its own
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = get_args_parser().parse_args(argv)
-    searchpath, overrides = arguments.config_dir, tuple(arguments.overrides)
-    if arguments.cfg or arguments.info or arguments.hydra_help or arguments.help or _other_launcher(overrides):
+    arguments = get_args_parser().parse_intermixed_args(argv)
+    if arguments.cfg or arguments.info or arguments.hydra_help or arguments.help:
         _by_hydra()
         return 0
     try:
-        return _run(overrides, searchpath, arguments.multirun)
+        return _run(tuple(arguments.overrides), arguments.config_dir, arguments.multirun)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -34,30 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(overrides: tuple[str, ...], searchpath: str | None, multirun: bool) -> int:
     from reproductions.compose import job, jobs_of
+    from reproductions.launcher import launch, work
 
-    if not multirun:
-        from reproductions.launcher import work
-
-        return work(job(overrides, searchpath))
-    from reproductions.launcher import launch
-
-    return launch(jobs_of(overrides, searchpath), searchpath)
-
-
-def _other_launcher(overrides: Sequence[str]) -> bool:
-    return any(o.startswith("hydra/launcher=") for o in overrides)
+    return launch(jobs_of(overrides, searchpath), searchpath) if multirun else work(job(overrides, searchpath))
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="train")
 def _by_hydra(config: DictConfig) -> None:
-    """A job as a launcher plug-in of Hydra runs it, and `--cfg`, `--info`, `--help`."""
-    from hydra.core.hydra_config import HydraConfig
-
-    from reproductions.compose import job
-    from reproductions.launcher import work
-
-    if work(job(tuple(HydraConfig.get().overrides.task), None)):
-        raise RuntimeError(f"{config.row} failed")
+    """Hydra prints what was asked for and never gets here."""
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def _test(claim: Claim, claims: Claims, results: Results, resamples: int) -> Out
         return Outcome(claim, NOT_RUN, f"no finished run of {', '.join(absent)}")
     checksums = {run.record["data_checksum"] for row in rows for run in row.ok}
     if len(checksums) > 1:
-        return Outcome(claim, NOT_RUN, "the rows were run on different data: run them again with FRESH=1")
+        return Outcome(claim, NOT_RUN, "the rows were run on different data: train them again")
     try:
         systems, sample = read_systems(
             rows,

@@ -97,7 +97,9 @@ def _warnings(results: Results) -> list[str]:
     if len({run.field("data_checksum") for run in results.runs if run.ok}) > 1:
         warnings.append("the runs below were made on different data: their values are not comparable with each other")
     if stale := [run.folder.name for run in results.runs if run.stale]:
-        warnings.append(f"stale, made by another version of the sources (FRESH=1 runs them again): {', '.join(stale)}")
+        warnings.append(
+            f"stale, made by another version of the sources (they are trained anew when their table is made again): {', '.join(stale)}"
+        )
     if dirty := [run.folder.name for run in results.runs if run.field("git_dirty")]:
         warnings.append(f"made with uncommitted changes: {', '.join(dirty)}")
     return warnings

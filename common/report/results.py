@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,7 @@ from common.report.measures import Field, Measure
 from common.report.schema import Node, load_yaml
 from common.report.sentences import Alignment, Items, item_file, read_alignments
 
+LONGEST_NAME = 120
 SourceHash = Callable[[Mapping[str, Any]], str]
 
 
@@ -146,6 +148,14 @@ class Results:
         return [run for row in self.rows.values() for run in row.runs]
 
 
+def folder_name(row: str, seed: int) -> str:
+    """The folder of a run: its row and seed as a file name; a long row (of many overrides) is cut and told by a hash."""
+    name = re.sub(r"[^\w.+=-]", "_", row)
+    if len(name) > LONGEST_NAME:
+        name = f"{name[:LONGEST_NAME]}~{hashlib.sha256(row.encode()).hexdigest()[:8]}"
+    return f"{name}-s{seed}"
+
+
 def read_config(folder: Path) -> Mapping[str, Any]:
     """The resolved config of a run; empty where it has none."""
     file = folder / "config.yaml"
@@ -187,7 +197,7 @@ def read_run(folder: Path, paper: str, scale: str, source_hash: SourceHash) -> R
     for key, got, expected in (
         ("paper", node.text("paper"), paper),
         ("scale", node.text("scale"), scale),
-        ("row, seed", re.sub(r"[^\w.+=-]", "_", f"{row}-s{seed}"), folder.name),
+        ("row, seed", folder_name(row, seed), folder.name),
     ):
         if got != expected:
             raise node.error(key, f"got {got!r}, expected {expected!r} from the folder's path")

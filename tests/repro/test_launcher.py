@@ -1,13 +1,21 @@
 """Several jobs: skipped if finished, one failure hides nothing, the exit code tells."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from reproductions.compose import Job
-from reproductions.launcher import launch, slots, work
+from reproductions.compose import job as job_of
+from reproductions.launcher import finished, launch, slots, work
+
+ROOT = Path(__file__).parents[2]
 
 Maker = Callable[..., Job]
 
@@ -36,13 +44,11 @@ def test_data_that_cannot_be_had_is_one_message_before_any_job(
     (tmp_path / "a.fr").write_text("un\n")
     pair = f"[{tmp_path / 'a.en'},{tmp_path / 'a.fr'}]"
     splits = [f"data.source.splits.{s}={pair}" for s in ("train", "dev", "test")]
-    from reproductions.compose import job
-
-    mine = job(
+    mine = job_of(
         ("experiment=bahdanau/rnnsearch_50", "scale=smoke", "data=files", "data.source_lang=en", "data.target_lang=fr",
          f"paths.runs={tmp_path / 'runs'}", f"data.cache={tmp_path / 'cache'}", *splits), None
     )  # fmt: skip
-    assert launch([mine], None) == 1
+    assert launch([mine], None) == 3
     error = capsys.readouterr().err
     assert error.startswith("error: ") and "a.en" in error and "a.fr" in error and error.count("\n") == 1
     assert not (mine.folder / "result.json").exists()
@@ -60,5 +66,46 @@ def test_a_job_on_its_own_ends_with_1_and_one_line(
 
 def test_jobs_share_the_cores(tiny: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(6)), raising=False)
+    monkeypatch.setattr("reproductions.launcher.free_memory", lambda: 1e12)
     assert [slots(tiny(f"trainer.threads={n}").config) for n in (1, 2, 4, 8)] == [6, 3, 1, 1]
     assert slots(tiny("trainer=gpu").config) == 1
+    monkeypatch.setattr("reproductions.launcher.free_memory", lambda: 9 * 2.0**30)
+    assert slots(tiny().config) == 2, "four GiB a row"
+
+
+def test_a_folder_that_another_process_writes_is_left_alone(
+    tiny: Maker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tiny(runs=tmp_path)
+    job.folder.mkdir(parents=True)
+    with FileLock(job.folder / ".lock"):
+        assert work(job) == 1
+    assert "written by another process" in capsys.readouterr().err
+    assert [path.name for path in job.folder.iterdir()] == [".lock"]
+
+
+def test_ctrl_c_ends_with_130_and_keeps_what_is_there(tiny: Maker, tmp_path: Path) -> None:
+    job = tiny("budget.target_tokens=90000", runs=tmp_path)
+    command = [sys.executable, "-m", "reproductions.train", *job.overrides]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    deadline = time.monotonic() + 120
+    while not (job.folder / "last.ckpt").exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted: finished rows are kept" in said, said[-2000:]
+    assert (job.folder / "last.ckpt").exists() and not (job.folder / "result.json").exists()
+
+
+def test_another_text_under_the_same_name_is_not_finished(tiny: Maker, tmp_path: Path) -> None:
+    lines = [f"a b c {i}\tx y z {i}\n" for i in range(40)]
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.tsv").write_text("".join(lines))
+    splits = [f"data.source.splits.{s}={tmp_path / s}.tsv" for s in ("train", "dev", "test")]
+    settings = ("experiment=bahdanau/rnnsearch_50", "scale=smoke", "logger=csv", "data=files", "data.source_lang=en",
+                "data.target_lang=fr", f"paths.runs={tmp_path / 'runs'}", f"data.cache={tmp_path / 'cache'}",
+                "budget.target_tokens=500", "model.hidden=8", *splits)  # fmt: skip
+    mine = job_of(settings, None)
+    assert work(mine) == 0 and finished(mine)
+    (tmp_path / "test.tsv").write_text("".join(reversed(lines)))
+    assert not finished(mine)

@@ -75,8 +75,8 @@ def test_a_row_leaves_history_summary_and_table(tiny: Callable[..., Job]) -> Non
     curves = [row for row in found["history"] if "dev_nll" in row]
     assert len(curves) == job.config["checkpoint"]["dev_checks"]
     assert found["summary"]["test/bleu"] == result["metrics"]["test/bleu"]["value"]
-    assert any(row.get("test/sentences", {}).get("_type") == "table-file" for row in found["history"])
-    assert any(row.get("test/lengths", {}).get("_type") == "table-file" for row in found["history"])
+    assert any(row.get("test/sentences._type") == "table-file" for row in found["history"])
+    assert any(row.get("test/lengths._type") == "table-file" for row in found["history"])
     assert found["exit"] == 0, "finished, so the next job does not write into it"
 
 

@@ -108,16 +108,8 @@ def length_note(view: LengthView) -> str:
 
 def ablations(view: AblationsView) -> str:
     """Lines of the user's own, never over a published row."""
-    header = ["line", "seeds", "overrides"]
-    header += [part for column in view.columns for part in (column.label, "against its base")]
-    rows = []
-    for line in view.lines:
-        cells: list[str] = []
-        for cell, difference in zip(line.row.cells, line.differences, strict=True):
-            cells += [text.ours_text(cell, 2), text.estimate_text(difference)]
-        label = f"{line.row.label} (base {line.base})"
-        rows.append([label, str(line.row.seeds), f"`{line.overrides}`", *cells, line.row.note])
-    return f"{text.EXPLORATORY}\n\n{table([*header, 'note'], rows)}"
+    header, rows = text.ablation_grid(view)
+    return f"{text.EXPLORATORY}\n\n{table(header, rows)}"
 
 
 def provenance(report: Report) -> str:

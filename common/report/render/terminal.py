@@ -14,6 +14,8 @@ def terminal(report: Report) -> str:
     parts += [f"warning: {warning}" for warning in report.warnings]
     for view in report.tables[:1]:
         parts += [aligned(*text.grid(view)), "\n".join(text.row_notes(view))]
+    if report.ablations:
+        parts.append(aligned(*text.ablation_grid(report.ablations)))
     parts.append("\n".join(verdict_lines(report)))
     parts += [f"failed: {run.folder.name}: {run.error}" for run in report.results.runs if not run.ok]
     return "\n\n".join(part for part in parts if part)

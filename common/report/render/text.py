@@ -5,7 +5,7 @@ from __future__ import annotations
 from common.report import compare
 from common.report.compare import Outcome
 from common.report.stats import Estimate
-from common.report.views import Cell, Report, TableView
+from common.report.views import AblationsView, Cell, Report, TableView
 
 # A sign beside each verdict, so that colour is never the only mark.
 SIGNS = {
@@ -190,3 +190,16 @@ def data_note(report: Report) -> str:
     return sentences(
         f"Data: {'; '.join(named)}" if named else "", first.table.comparable if first and not first.comparable else ""
     )
+
+
+def ablation_grid(view: AblationsView) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the ablation lines: ours, and the difference to the row that each changes."""
+    header = ["line", "seeds"]
+    header += [part for column in view.columns for part in (column.label, "against its base")]
+    rows = []
+    for line in view.lines:
+        cells: list[str] = []
+        for cell, difference in zip(line.row.cells, line.differences, strict=True):
+            cells += [ours_text(cell, 2), estimate_text(difference)]
+        rows.append([f"{line.row.label} (base {line.base})", str(line.row.seeds), *cells, line.row.note])
+    return [*header, "note"], rows

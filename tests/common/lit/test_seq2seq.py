@@ -30,9 +30,14 @@ class Table(torch.nn.Module):
 
 
 def module(**changes: Any) -> Seq2Seq:
-    settings: dict[str, Any] = dict(
-        optimizer=torch.optim.SGD, schedule=constant, total_updates=10, clip_norm=1.0, dev_sentences=3, seed=1
-    )
+    settings: dict[str, Any] = {
+        "optimizer": torch.optim.SGD,
+        "schedule": constant,
+        "total_updates": 10,
+        "clip_norm": 1.0,
+        "dev_sentences": 3,
+        "seed": 1,
+    }
     made = Seq2Seq(Table(), **settings | changes)
     trainer = SimpleNamespace(world_size=1, accumulate_grad_batches=1, datamodule=SimpleNamespace(batch_done=int))
     made._trainer = trainer  # type: ignore[assignment]
