@@ -3,7 +3,6 @@
 Everything is measured in one run, in turns; a share of the peak compares with a large matrix product of the same dtype.
 """
 
-import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from common.nn.attentive import attentive_step
 from data.batch import Seq2SeqBatch
 from data.vocab import BOS, EOS, SPECIALS
 from reproductions.compose import CONF, first_line, job
+from reproductions.job import peak_memory
 
 BEAM_SENTENCES = 32
 
@@ -58,8 +58,10 @@ def nmt(config: DictConfig) -> None:
         ratio = measured["RNNsearch fp32, plain loop"] / measured[name]
         print(f"{name:30}{tokens / measured[name]:10.0f}{flops / tokens / 1e6:13.1f}{share:15.1%}{ratio:14.2f}")
     print(f"beam {config.beam}: {translations_per_second(models['RNNsearch'], config):.0f} sentences/s, RNNsearch")
-    print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
-    print(f"data loading: {loading_share(measured['RNNsearch bf16']):.1%} of an RNNsearch bf16 step")
+    print(f"peak memory: {peak_memory() / 2**30:.2f} GiB")
+    print(
+        f"data loading: {loading_share(measured['RNNsearch bf16'], config.sentences, config.words):.2%} of an RNNsearch bf16 step"
+    )
 
 
 def made_up_batch(config: DictConfig) -> Seq2SeqBatch:
@@ -134,9 +136,12 @@ def translations_per_second(model: bahdanau.RNNSearch, config: DictConfig) -> fl
     return BEAM_SENTENCES / bench.median_seconds({"beam": run}, repeats=3)["beam"]
 
 
-def loading_share(step: float, batches: int = 50) -> float:
-    """Seconds of making a batch of the smoke scale's data over seconds of a step."""
-    config: dict[str, Any] = job(("experiment=bahdanau/rnnsearch_50", "scale=smoke", "data.batch.size=80"), None).config
+def loading_share(step: float, sentences: int, words: int, batches: int = 50) -> float:
+    """Seconds of making a batch of generated sentences of so many words over seconds of a step."""
+    lengths = [f"data.source.{name}={words}" for name in ("shortest", "longest")]
+    lengths += [f"data.source.longest_long={words + 1}", "data.max_words=null"]
+    row = ("experiment=bahdanau/rnnsearch_50", "scale=smoke", f"data.batch.size={sentences}", *lengths)
+    config: dict[str, Any] = job(row, None).config
     data = instantiate(config["data"])
     data.prepare()
     stream = data.train_stream()

@@ -132,6 +132,12 @@ def refusals(report: Report, state: GitState) -> list[str]:
     """Why the results may not be tracked; empty where they may. Ablation lines are the user's own and do not count."""
     reasons = [f"uncommitted change: {name}" for name in state.changed]
     runs = [run for row in report.results.papers for run in row.runs]
+    if report.scale == "smoke":
+        reasons.append("scale smoke: generated text is no result of the paper's")
+    absent = [
+        row.id for row in report.published.tables[0].rows if not row.not_run and row.id not in report.results.rows
+    ]
+    reasons += [f"{row}: not run" for row in absent]
     if not any(run.ok for run in runs):
         reasons.append(f"no finished run in {report.results.folder}")
     for run in runs:

@@ -3,6 +3,7 @@
 Translates standard input line by line with the weights that were tested. Blank lines stay blank, nothing is cut.
 """
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ AT_A_TIME = 32
 
 def load(folder: Path) -> tuple[Seq2Seq, TranslationData, dict[str, Any]]:
     """Model, data (for its vocabularies) and configuration of a finished run. Raises ValueError if it is none."""
-    for name in ("config.yaml", "tested.ckpt"):
+    for name in ("config.yaml", "tested.ckpt", "result.json"):
         if not (folder / name).is_file():
             raise ValueError(
                 f"{folder} has no {name}: expected the folder of a finished run, runs/<paper>/<scale>/<row>-s<seed>"
@@ -34,6 +35,12 @@ def load(folder: Path) -> tuple[Seq2Seq, TranslationData, dict[str, Any]]:
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     data: TranslationData = instantiate(config["data"])
     data.prepare()
+    trained = json.loads((folder / "result.json").read_text(encoding="utf-8"))["data_checksum"]
+    if data.checksum != trained:
+        raise ValueError(
+            f"{folder} was trained on data {trained[:12]}, {data.folder} holds {data.checksum[:12]}: its vocabularies "
+            "would be others. Restore the data, or train again."
+        )
     module = build_module(config, len(data.source_vocab), len(data.target_vocab), total=1, dev=data.size("dev"))
     module.load_state_dict(torch.load(folder / "tested.ckpt", weights_only=False)["state_dict"])
     return module.eval(), data, config
@@ -63,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     given = {key: value for key, _, value in (argument.partition("=") for argument in arguments)}
     try:
-        if unknown := set(given) - {"run", "beam"} or "run" not in given:
-            raise ValueError(f"got {given}, expected run=FOLDER [beam=N] ({unknown})")
+        if set(given) - {"run", "beam"} or "run" not in given:
+            raise ValueError(f"got {' '.join(arguments) or 'nothing'}, expected run=FOLDER [beam=N]")
         module, data, config = load(Path(given["run"]))
         beam = {"beam": int(given["beam"])} if "beam" in given else {}
         decode = Decode(**config["decode"] | beam)

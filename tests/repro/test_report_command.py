@@ -172,7 +172,22 @@ def test_uncommitted_sources_are_refused(checkout: Path, capsys: pytest.CaptureF
 
 def test_no_run_at_all_is_refused(checkout: Path):
     report = make_report("bahdanau", "paper", checkout / "runs", current, checkout)
-    assert refusals(report, CLEAN) == [f"no finished run in {checkout}/runs/bahdanau/paper"]
+    rows = ("rnnencdec_30", "rnnsearch_30", "rnnencdec_50", "rnnsearch_50", "rnnsearch_50_star")
+    expected = [*(f"{row}: not run" for row in rows), f"no finished run in {checkout}/runs/bahdanau/paper"]
+    assert refusals(report, CLEAN) == expected
+
+
+def test_a_table_with_a_row_missing_is_refused(checkout: Path):
+    for folder in (checkout / "runs" / "bahdanau" / "small").glob("rnnsearch_30-s*"):
+        shutil.rmtree(folder)
+    report = make_report("bahdanau", "small", checkout / "runs", current, checkout)
+    assert refusals(report, CLEAN) == ["rnnsearch_30: not run"]
+
+
+def test_generated_text_is_no_result(checkout: Path):
+    FakeRuns(checkout / "runs", scale="smoke", seeds=(1,), sizes={"test": 20, "test_long": 20}).build()
+    report = make_report("bahdanau", "smoke", checkout / "runs", current, checkout)
+    assert any("scale smoke" in reason for reason in refusals(report, CLEAN))
 
 
 def test_a_readme_without_markers_changes_nothing(checkout: Path):
