@@ -9,6 +9,7 @@ import sacrebleu
 from hydra.utils import instantiate
 
 from data.pairs import Example
+from data.vocab import UNK
 from reproductions.compose import Job
 from reproductions.evaluate import neighbours
 from reproductions.job import run
@@ -46,6 +47,7 @@ def test_sentences_stay_in_input_order(tested: Job) -> None:
         found, examples = records(tested, split), data.examples(split)
         assert [r["id"] for r in found] == [e.id for e in examples]
         assert [r["reference"] for r in found] == [e.target for e in examples]
+        assert [r["reference_tok"] for r in found] == [" ".join(e.target_tokens) for e in examples]
         assert [r["source_tokens"] for r in found] == [len(e.source_tokens) for e in examples]
 
 
@@ -70,6 +72,27 @@ def test_the_no_unk_column_has_no_unknown_word_anywhere(tested: Job) -> None:
     assert [r["id"] for r in known] == expected
     assert not any("<unk>" in r["hypothesis_tok"] for r in known)
     assert any("<unk>" in r["hypothesis_tok"] for r in everything), "else the test could not fail"
+
+
+def test_the_no_unk_column_is_translated_with_unk_forbidden(
+    tested: Job, loaded: tuple, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reproductions import evaluate as module_under_test
+    from reproductions.config import Decode
+
+    module, data, config = loaded
+    asked: dict[tuple[int, ...], int] = {}
+    search = module_under_test.search
+
+    def spy(module, source, mask, settings, forbid=()):
+        asked[tuple(forbid)] = asked.get(tuple(forbid), 0) + len(source)
+        return search(module, source, mask, settings, forbid)
+
+    monkeypatch.setattr(module_under_test, "search", spy)
+    module_under_test.evaluate(module, data, Decode(**config["decode"]), tmp_path, 1)
+    everything = [r for split in ("test", "test_long") for r in records(tested, split)]
+    known = sum(r["source_unk"] == r["reference_unk"] == 0 for r in everything)
+    assert asked == {(): 40, (UNK,): known}
 
 
 def test_the_shuffled_control_scores_other_sentences(tested: Job) -> None:
