@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 from wandb.proto import wandb_internal_pb2
 
 from reproductions.compose import Job
+from reproductions.job import run
 from reproductions.log_wandb import log_published, mode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,6 +80,15 @@ def test_a_row_leaves_history_summary_and_table(tiny: Callable[..., Job]) -> Non
     assert any(row.get("test/sentences._type") == "table-file" for row in found["history"])
     assert any(row.get("test/lengths._type") == "table-file" for row in found["history"])
     assert found["exit"] == 0, "finished, so the next job does not write into it"
+
+
+def test_a_job_leaves_no_run_open_and_the_next_has_one_of_its_own(tiny: Callable[..., Job]) -> None:
+    for seed in (1, 2):
+        job = tiny("logger=wandb", f"seed={seed}", "budget.target_tokens=1500")
+        run(job.config, job.folder, [])
+        assert wandb.run is None
+        (found,) = offline_runs(job.folder)
+        assert found["run"].display_name == f"{job.config['row']}-s{seed}" and found["exit"] == 0
 
 
 def test_published_numbers_are_runs_of_their_own_with_our_keys(tmp_path: Path) -> None:
