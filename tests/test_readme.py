@@ -50,7 +50,16 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+PACKAGES = [
+    line.split("#")[0].strip()
+    for path in sorted((ROOT / "reproductions").glob("*/README.md"))
+    for block in re.findall(r"```bash\n(.*?)```", path.read_text(encoding="utf-8"), re.S)
+    for line in block.splitlines()
+    if line.strip()
+]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *PACKAGES])
 def test_every_command_is_a_target(command: str) -> None:
     planned = make(command, ROOT, "--dry-run")
     assert planned.returncode == 0, planned.stderr
