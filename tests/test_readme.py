@@ -53,7 +53,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PACKAGES = [
     line.split("#")[0].strip()
     for path in sorted((ROOT / "reproductions").glob("*/README.md"))
-    for block in re.findall(r"```bash\n(.*?)```", path.read_text(encoding="utf-8"), re.S)
+    for block in re.findall(r"```bash\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
     for line in block.splitlines()
     if line.strip()
 ]
