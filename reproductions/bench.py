@@ -25,6 +25,7 @@ from common.nn.attentive import attentive_step
 from data.batch import Seq2SeqBatch
 from data.vocab import BOS, EOS, SPECIALS
 from reproductions.compose import CONF, first_line, job
+from reproductions.dry_run import made_up_batch
 from reproductions.job import peak_memory
 from reproductions.launcher import KEEP_MEMORY
 
@@ -34,7 +35,8 @@ BEAM_SENTENCES = 32
 def nmt(config: DictConfig) -> None:
     torch.set_num_threads(config.threads)
     torch.manual_seed(0)
-    batch = made_up_batch(config)
+    size = config.vocabulary + len(SPECIALS)
+    batch = made_up_batch(size, size, config.sentences, config.words)
     models = {"RNNsearch": build(config, attention=True), "RNNencdec": build(config, attention=False)}
     steps: dict[str, Callable[[], object]] = {}
     for name, model in models.items():
@@ -64,13 +66,6 @@ def nmt(config: DictConfig) -> None:
     print(
         f"data loading: {loading_share(measured['RNNsearch bf16'], config.sentences, config.words):.2%} of an RNNsearch bf16 step"
     )
-
-
-def made_up_batch(config: DictConfig) -> Seq2SeqBatch:
-    shape = (config.sentences, config.words + 1)
-    source, target = (torch.randint(len(SPECIALS), config.vocabulary, shape) for _ in range(2))
-    source[:, -1] = target[:, -1] = EOS
-    return Seq2SeqBatch.of(source, target)
 
 
 def build(config: DictConfig, *, attention: bool) -> bahdanau.RNNSearch:
@@ -126,13 +121,19 @@ def with_plain_loop(call: Callable[[], None]) -> Callable[[], None]:
 
 def translations_per_second(model: bahdanau.RNNSearch, config: DictConfig) -> float:
     """Beam search to exactly `words` words, which an untrained model would not reach on its own."""
-    source = torch.randint(len(SPECIALS), config.vocabulary, (BEAM_SENTENCES, config.words + 1))
-    source[:, -1] = EOS
-    mask = torch.ones_like(source, dtype=torch.bool)
+    size, words = config.vocabulary + len(SPECIALS), config.words
+    batch = made_up_batch(size, size, BEAM_SENTENCES, words)
 
     def run() -> object:
         return beam_search(
-            model, source, mask, bos=BOS, eos=EOS, beam=config.beam, max_len=config.words + 1, min_len=config.words
+            model,
+            batch.source,
+            batch.source_mask,
+            bos=BOS,
+            eos=EOS,
+            beam=config.beam,
+            max_len=words + 1,
+            min_len=words,
         )
 
     return BEAM_SENTENCES / bench.median_seconds({"beam": run}, repeats=3)["beam"]

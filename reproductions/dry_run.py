@@ -11,9 +11,8 @@ from data.vocab import EOS, SPECIALS
 from reproductions.job import build_module
 
 
-def made_up_batch(config: dict[str, Any], sentences: int, words: int) -> Seq2SeqBatch:
-    """Random sentences of that many words each side, with the vocabulary sizes of the configuration."""
-    source_words, target_words = vocabulary(config)
+def made_up_batch(source_words: int, target_words: int, sentences: int, words: int) -> Seq2SeqBatch:
+    """Random sentences of that many words each side; the vocabulary sizes count the special ids."""
     generator = torch.Generator().manual_seed(0)
     source = torch.randint(len(SPECIALS), source_words, (sentences, words + 1), generator=generator)
     target = torch.randint(len(SPECIALS), target_words, (sentences, words + 1), generator=generator)
@@ -45,7 +44,7 @@ def update(module: Seq2Seq, optimizer: torch.optim.Optimizer, batch: Seq2SeqBatc
 def dry_run(config: dict[str, Any]) -> str:
     """Parameters, loss before and after one update. Raises if anything is not finite or does not move."""
     module = build(config)
-    batch = made_up_batch(config, sentences=2, words=6)
+    batch = made_up_batch(*vocabulary(config), sentences=2, words=6)
     optimizer = module.optimizer(module.parameters())
     started = time.perf_counter()
     losses = [update(module, optimizer, batch, bf16=False) for _ in range(2)]

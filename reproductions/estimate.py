@@ -78,11 +78,11 @@ def seconds(config: dict[str, Any]) -> float:
     if config["trainer"]["accelerator"] != "cpu":
         return float("nan")
     torch.set_num_threads(config["trainer"]["threads"])
-    module = dry_run.build(config)
+    module, vocabulary = dry_run.build(config), dry_run.vocabulary(config)
     words = max(2, int(MEAN_SHARE * (config["data"]["max_words"] or 50)))
     size = config["data"]["batch"]["size"]
     sentences = size if config["data"]["batch"]["unit"] == "sentences" else max(1, size // words)
-    batch = dry_run.made_up_batch(config, sentences, words)
+    batch = dry_run.made_up_batch(*vocabulary, sentences, words)
     optimizer = module.optimizer(module.parameters())
     bf16 = config["trainer"]["precision"].startswith("bf16")
     times = []
@@ -92,7 +92,7 @@ def seconds(config: dict[str, Any]) -> float:
         times.append(time.perf_counter() - started)
     budget = config["budget"]
     updates = budget["updates"] or budget["target_tokens"] / (sentences * (words + 1))
-    decode, test = config["decode"], dry_run.made_up_batch(config, config["decode"]["batch"], words)
+    decode, test = config["decode"], dry_run.made_up_batch(*vocabulary, config["decode"]["batch"], words)
     started = time.perf_counter()
     beam_search(
         module.translator,

@@ -31,10 +31,9 @@ KEEP_MEMORY = {
 
 def finished(job: Job) -> bool:
     """Whether a result of the same configuration, source and (where it lies prepared) data exists."""
-    path = job.folder / "result.json"
-    if job.config["fresh"] or job.config["dry_run"] or not path.is_file():
+    result = read_json(job.folder / "result.json")
+    if job.config["fresh"] or job.config["dry_run"] or result is None:
         return False
-    result = json.loads(path.read_text())
     return (
         result["status"] == "ok"
         and result["config_hash"] == provenance.config_hash(job.config)

@@ -1,7 +1,4 @@
-"""W&B as a view of what lies in runs/: one run a row and seed, and one a published row so that charts overlay.
-
-python -m reproductions.log_wandb paper=bahdanau scale=small      the published numbers
-"""
+"""W&B as a view of what lies in runs/: one run a row and seed, and one a published row so that charts overlay."""
 
 import json
 import sys
