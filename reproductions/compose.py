@@ -1,6 +1,5 @@
 """From command-line overrides to checked jobs: one job is one row with one seed."""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,12 +16,11 @@ from yaml import YAMLError
 
 from common.report.results import folder_name
 from reproductions.config import check, key_names, unknown
+from reproductions.provenance import NO_RESULT
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-NOT_SCIENCE = re.compile(
-    r"^(hydra\b|table$|experiment$|scale$|seed$|fresh$|dry_run$|logger\b|paths\b"
-    r"|trainer$|trainer\.(accelerator|devices|num_nodes|strategy)$|data\.cache$)"
-)
+SELECTS = {"experiment", "table", "scale", "seed", "trainer", "hydra"}
+"""Overrides that choose a published row, or where it runs; any other that touches a result makes a row of its own."""
 
 BAD_CONFIG = (HydraException, OmegaConfBaseException, YAMLError)
 
@@ -88,7 +86,7 @@ def job(overrides: tuple[str, ...], searchpath: str | None, rows: Sequence[str] 
         config = _compose(overrides, searchpath)
     except BAD_CONFIG as error:
         raise ValueError(explain(error, overrides, searchpath, rows)) from None
-    science = {o.split("=")[0]: o for o in overrides if not NOT_SCIENCE.match(o.lstrip("+~").split("=")[0])}
+    science = {o.split("=")[0]: o for o in overrides if is_science(o)}
     ablation = tuple(sorted(o.removeprefix("ablation=") for o in science.values()))
     try:
         resolved: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
@@ -98,6 +96,13 @@ def job(overrides: tuple[str, ...], searchpath: str | None, rows: Sequence[str] 
         resolved |= {key: f"{resolved[key]}+{','.join(ablation)}" for key in ("row", "label")}
     check(resolved)
     return Job(overrides, resolved, ablation)
+
+
+def is_science(override: str) -> bool:
+    key = override.lstrip("+~").split("=")[0]
+    if key in SELECTS or key.startswith("hydra."):
+        return False
+    return not any(key == other or key.startswith(f"{other}.") for other in NO_RESULT - {"recipe"})
 
 
 def explain(error: Exception, overrides: Sequence[str], searchpath: str | None, rows: Sequence[str]) -> str:

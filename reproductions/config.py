@@ -55,7 +55,7 @@ class Trainer(Section):
 class Logger(Section):
     kind: Literal["wandb", "csv"]
     project: str
-    mode: Literal["auto", "online", "offline"]
+    mode: Literal["auto", "online", "offline", "disabled"]
 
 
 class Scale(Section):
@@ -73,7 +73,10 @@ class Paths(Section):
 
 
 class Train(Section):
-    """The whole of a training configuration. Sections with a `_target_` are checked against what they build."""
+    """The whole of a training configuration. Sections with a `_target_` are checked against what they build.
+
+    `recipe` is where a paper's scale lists what its rows choose from: read by interpolation alone, checked where used.
+    """
 
     paper: str
     table_id: str
@@ -92,10 +95,7 @@ class Train(Section):
     paths: Paths
     data: dict[str, Any]
     model: dict[str, Any]
-    length: str
-    lengths: dict[str, StrictInt]
-    budgets: dict[str, Budget]
-    hidden: dict[str, StrictInt]
+    recipe: dict[str, Any] = Field(default_factory=dict)
 
 
 def check(config: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from common.decode.beam import beam_search
 from common.decode.types import Hypothesis
 from common.lit.seq2seq import Seq2Seq
 from common.metrics.alignment import monotonicity
-from common.metrics.bleu import bleu, chrf
+from common.metrics.bleu import bleu, check_text, chrf
 from common.metrics.perplexity import perplexity
 from data.bucketing import BatchSize
 from data.pairs import Example
@@ -82,6 +82,17 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
     }
     dev, _ = sentence_nll(module, data, "dev")
     return Tested(metrics, decode, train_nll=training_nll(module, data), dev_nll=sum(dev) / len(dev))
+
+
+def check_references(data: TranslationData) -> None:
+    """Raises ValueError for references that no score can be made of, before anything is trained."""
+    for split in (name for name in TEST_SPLITS if name in data.splits):
+        examples = data.examples(split)
+        for lines in ([e.target for e in examples], [" ".join(e.target_tokens) for e in examples]):
+            try:
+                check_text(lines, [lines])
+            except ValueError as error:
+                raise ValueError(f"{data.name}, references of {split}: {error}") from None
 
 
 @torch.no_grad()

@@ -3,11 +3,10 @@
 import json
 import os
 import resource
+import shlex
 import shutil
 import sys
-import time
 import traceback
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,18 @@ from hydra.utils import instantiate
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from common.callbacks.curves import Curves
+from common.callbacks.last import Last
 from common.callbacks.progress import Progress
+from common.callbacks.spent import Spent
 from common.lit.seq2seq import Seq2Seq
 from data.translation import TranslationData
 from reproductions import provenance
 from reproductions.config import Decode
-from reproductions.evaluate import evaluate
+from reproductions.evaluate import check_references, evaluate
 
 Config = dict[str, Any]
+KEPT = ("previous", "log.txt", "progress.json", ".lock")
+"""What stays in a job's folder when it is cleared."""
 
 
 def build(config: Config, data: TranslationData) -> Seq2Seq:
@@ -58,33 +61,32 @@ def run(config: Config, folder: Path, ablation: list[str]) -> None:
     """Train, test, write result.json. What a killed run had reached is used; a failure is a result as well."""
     folder.mkdir(parents=True, exist_ok=True)
     if not first_process():
-        train(config, folder, {})
+        train(config, folder, {}, Spent())
         return
     head = {
         **{key: config[key] for key in ("paper", "row", "label", "seed")},
         "table": config["table_id"],
         "scale": config["scale"]["name"],
         "ablation": ablation,
-        "command": command(),
+        "command": shlex.join(["python", "-m", "reproductions.train", *sys.argv[1:]]),
         "config_hash": provenance.config_hash(config),
         "source_hash": provenance.source_hash(config),
         **provenance.git_state(),
         "versions": provenance.versions(),
-        "hardware": provenance.hardware(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "hardware": provenance.hardware(config["trainer"]["accelerator"]),
     }
-    clock = time.perf_counter()
+    spent = Spent(lambda: peak_memory(config["trainer"]["accelerator"]))
     result: dict[str, Any] = {}
     try:
-        result = train_and_test(config, folder, head)
+        result = train_and_test(config, folder, head, spent)
     except Exception as error:
         result = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+        keep_finished(folder)
         (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
         raise
     finally:
         if result:
-            seconds = {"seconds": time.perf_counter() - clock, "peak_memory_bytes": peak_memory()}
-            write_json(folder / "result.json", head | result | seconds)
+            write_json(folder / "result.json", head | result | spent.facts())
         if config["logger"]["kind"] == "wandb":
             from reproductions.log_wandb import finish_row
 
@@ -96,27 +98,30 @@ def first_process() -> bool:
     return os.environ.get("LOCAL_RANK", "0") == "0" and os.environ.get("NODE_RANK", "0") == "0"
 
 
-def train(config: Config, folder: Path, identity: dict[str, str]) -> tuple[Seq2Seq, TranslationData, Curves]:
+def train(
+    config: Config, folder: Path, identity: dict[str, str], spent: Spent
+) -> tuple[Seq2Seq, TranslationData, Curves]:
     """Fit a row, from its last checkpoint if there is one of the same identity (and data)."""
     torch.set_num_threads(config["trainer"]["threads"])
     data: TranslationData = instantiate(config["data"])
     data.prepare()
+    check_references(data)
     module = build(config, data)
     if first_process():
-        resume = resumable(folder, identity | {"data_checksum": data.checksum})
+        resume = resumable(folder, identity | {"data_checksum": data.checksum}, fresh=config["fresh"])
         text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
         (folder / "config.yaml").write_text(text, encoding="utf-8")
     else:  # the first process has cleared what is not to be used before it started this one
         resume = folder / "last.ckpt" if (folder / "last.ckpt").exists() else None
     curves = Curves(folder / "curves.csv", every=50)
-    trainer = make_trainer(config, folder, module, curves)
+    trainer = make_trainer(config, folder, module, [curves, spent])
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
     module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
     return module, data, curves
 
 
-def train_and_test(config: Config, folder: Path, head: dict[str, Any]) -> dict[str, Any]:
-    module, data, curves = train(config, folder, {key: head[key] for key in ("config_hash", "source_hash")})
+def train_and_test(config: Config, folder: Path, head: dict[str, Any], spent: Spent) -> dict[str, Any]:
+    module, data, curves = train(config, folder, {key: head[key] for key in ("config_hash", "source_hash")}, spent)
     best = load_tested_weights(config, folder, module)
     tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
     facts = training_facts(data, module, curves, best)
@@ -133,23 +138,23 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any]) -> dict[s
     }
 
 
-def make_trainer(config: Config, folder: Path, module: Seq2Seq, curves: Curves) -> pl.Trainer:
+def make_trainer(config: Config, folder: Path, module: Seq2Seq, watching: list[pl.Callback]) -> pl.Trainer:
     """A Lightning Trainer from config: as many updates as the budget of target tokens makes, then it stops."""
     trainer, checkpoint = config["trainer"], config["checkpoint"]
     check_every = max(1, module.total_updates // checkpoint["dev_checks"])
-    keep = {"dirpath": folder, "enable_version_counter": False}
-    callbacks: list[pl.Callback] = [
+    callbacks = [
         Progress(folder / "progress.json", module.total_updates),
-        curves,
+        *watching,
         ModelCheckpoint(
-            **keep,
+            dirpath=folder,
+            enable_version_counter=False,
             filename="best",
             monitor="dev_nll",
             mode="min",
             save_top_k=1,
             save_weights_only=True,
         ),
-        ModelCheckpoint(**keep, filename="last", every_n_train_steps=checkpoint["every"], save_top_k=1),
+        Last(folder / "last.ckpt", checkpoint["every"], check_every),
     ]
     return pl.Trainer(
         accelerator=trainer["accelerator"],
@@ -207,10 +212,10 @@ def training_facts(data: TranslationData, module: Seq2Seq, curves: Curves, teste
     }
 
 
-def resumable(folder: Path, identity: dict[str, str]) -> Path | None:
+def resumable(folder: Path, identity: dict[str, str], fresh: bool = False) -> Path | None:
     """The checkpoint to go on from, if it was made by the same configuration, source and data; else all is cleared."""
     mark, checkpoint = folder / "identity.json", folder / "last.ckpt"
-    if mark.exists() and json.loads(mark.read_text()) == identity and checkpoint.exists():
+    if not fresh and mark.exists() and json.loads(mark.read_text()) == identity and checkpoint.exists():
         return checkpoint
     put_aside(folder)
     write_json(mark, identity)
@@ -218,33 +223,36 @@ def resumable(folder: Path, identity: dict[str, str]) -> Path | None:
 
 
 def put_aside(folder: Path) -> None:
-    """An earlier finished result goes to previous/, so that a failure of the new one loses nothing; the rest goes."""
-    finished = (folder / "result.json").is_file() and (folder / "tested.ckpt").is_file()
-    previous = folder / "previous"
-    if finished:
-        shutil.rmtree(previous, ignore_errors=True)
-        previous.mkdir()
+    """Clears the folder for a new run; an earlier finished result goes to previous/."""
+    keep_finished(folder)
     for path in folder.iterdir():
-        if path.name in ("previous", "log.txt", "progress.json"):
+        if path.name in KEPT:
             continue
-        if finished:
-            path.rename(previous / path.name)
-        elif path.is_dir():
+        if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
 
 
-def peak_memory() -> int:
-    """Peak resident memory of this process in bytes, or of the accelerator if there is one."""
-    if torch.cuda.is_available():
+def keep_finished(folder: Path) -> None:
+    """Moves a finished result to previous/, so that a failure of the new run loses nothing."""
+    result = folder / "result.json"
+    if not result.is_file() or json.loads(result.read_text())["status"] != "ok":
+        return
+    previous = folder / "previous"
+    shutil.rmtree(previous, ignore_errors=True)
+    previous.mkdir()
+    for path in folder.iterdir():
+        if path.name not in KEPT:
+            path.rename(previous / path.name)
+
+
+def peak_memory(accelerator: str) -> int:
+    """Peak resident memory of this process in bytes, or what torch held on the GPU if it is one that trains."""
+    if accelerator != "cpu" and torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def command() -> str:
-    return "python -m reproductions.train " + " ".join(sys.argv[1:])
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

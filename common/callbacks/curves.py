@@ -57,23 +57,22 @@ class Curves(Callback):
         self.total_seconds += seconds
         updated = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
         if updated and trainer.global_step % self.every == 0:
-            self._write(trainer, {"train_nll": None})
+            sums = torch.tensor([self.nll, self.tokens], device=pl_module.device)
+            nll, tokens = (float(total) for total in trainer.strategy.reduce(sums, reduce_op="sum"))
+            self._write(trainer, {"train_nll": nll / tokens, "tokens_per_second": tokens / self.seconds})
+            self.nll = self.tokens = self.seconds = 0.0
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not trainer.sanity_checking:
             self._write(trainer, {"dev_nll": float(trainer.callback_metrics["dev_nll"])})
 
-    def _write(self, trainer: Trainer, row: dict[str, float | None]) -> None:
-        if "train_nll" in row:
-            nll, tokens = trainer.strategy.reduce(torch.tensor([self.nll, self.tokens]), reduce_op="sum")
-            row = {"train_nll": float(nll / tokens), "tokens_per_second": float(tokens) / self.seconds}
-            self.nll = self.tokens = self.seconds = 0.0
+    def _write(self, trainer: Trainer, row: dict[str, float]) -> None:
         row |= {"update": trainer.global_step, "target_tokens": self.total_tokens, "lr": rate(trainer)}
         if trainer.is_global_zero:
             with self.path.open("a", newline="") as file:
                 csv.DictWriter(file, COLUMNS).writerow(row)
             for logger in trainer.loggers:
-                logger.log_metrics({k: v for k, v in row.items() if v is not None}, step=trainer.global_step)
+                logger.log_metrics(row, step=trainer.global_step)
 
 
 def rate(trainer: Trainer) -> float:

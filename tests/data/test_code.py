@@ -1,3 +1,6 @@
+import ast
+from typing import Any
+
 import pytest
 
 from data import code
@@ -21,11 +24,16 @@ def hashed(tmp_path, monkeypatch):
         for name, text in (FILES | {f"pkg/{key}.py": value for key, value in change.items()}).items():
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text, encoding="utf-8")
-        code_hash.cache_clear()
-        return code_hash("pkg.a")
+        forget()
+        return code_hash(["pkg.a"])
 
     yield make
-    code_hash.cache_clear()
+    forget()
+
+
+def forget():
+    code.closure.cache_clear()
+    code.statements.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -53,14 +61,48 @@ def test_docstrings_comments_layout_and_other_files_do_not(hashed, change):
     assert hashed(**change) == hashed()
 
 
+def test_a_package_counts_with_its_modules(hashed, tmp_path):
+    before = hashed()
+    (tmp_path / "pkg/__init__.py").write_text("X = 1\n")
+    forget()
+    assert code_hash(["pkg.a"]) != before
+
+
+def test_what_is_left_out_counts_neither_itself_nor_by_what_only_it_imports(hashed):
+    hashed()
+    assert code.closure(frozenset({"pkg.a"}), "pkg.b") == {"pkg", "pkg.a"}
+
+
+def test_fields_that_only_some_releases_of_python_have_do_not_count():
+    """3.12 gave every function and class a list of type parameters, empty but for new syntax."""
+    tree: Any = ast.parse("def f(x):\n    return x\nclass C: pass\n")
+    older = code.plain(tree)
+    for node in tree.body:
+        node.type_params = []
+        node._fields = (*(name for name in type(node)._fields if name != "type_params"), "type_params")
+    newer = code.plain(tree)
+    assert (
+        older
+        == newer
+        == (
+            "Module",
+            (
+                "body",
+                (
+                    (
+                        "FunctionDef",
+                        ("name", "f"),
+                        ("args", ("arguments", ("args", (("arg", ("arg", "x")),)))),
+                        ("body", (("Return", ("value", ("Name", ("id", "x"), ("ctx", ("Load",))))),)),
+                    ),
+                    ("ClassDef", ("name", "C"), ("body", (("Pass",),))),
+                ),
+            ),
+        )
+    )
+
+
 def test_the_code_of_a_source_includes_what_it_is_made_of():
     """Its cleaning, and the split, which lie in other files."""
-    seen = []
-    original = code.module_file
-    code_hash.cache_clear()
-    try:
-        code.module_file = lambda name: seen.append(name) or original(name)
-        code_hash("data.prepare", "data.sources.bible")
-    finally:
-        code.module_file = original
-    assert {"data.sources.verses", "data.pairs", "data.tokenize", "data.text"} <= set(seen)
+    modules = code.closure(frozenset({"data.prepare", "data.sources.bible"}))
+    assert {"data.sources.verses", "data.pairs", "data.tokenize", "data.text"} <= modules

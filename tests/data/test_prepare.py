@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from data.fetch import read_manifest
+from data.fetch import FetchError, read_manifest
 from data.pairs import Pair
 from data.prepare import cache_folder, load, prepare, prepared_folder
 from data.sources.base import Context
@@ -140,7 +141,7 @@ def test_other_settings_are_another_folder(context, monkeypatch, change):
         assert prepared_folder("toy", replace(TOY, seed=1), context) != before
         return
     elif change == "code":
-        monkeypatch.setattr("data.prepare.code_hash", lambda *_: "x")
+        monkeypatch.setattr("data.prepare.code_hash", lambda _: "x")
     else:
         monkeypatch.setattr(Toy, "identity", lambda *_: {"sha256": "x"})
     assert prepared_folder("toy", TOY, context) != before
@@ -176,3 +177,15 @@ def test_where_data_lies(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "attention-reproductions"
+
+
+def test_a_disk_that_fills_up_is_named_and_nothing_half_written_stays(listed, context, monkeypatch):
+    source = listed({"train": pairs(1, "train"), "dev": pairs(1, "dev"), "test": pairs(1, "test")})
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(datasets.Dataset, "save_to_disk", full)
+    with pytest.raises(FetchError, match=r"no space left on the disk of .* while small-.* ATTN_DATA"):
+        prepare("small", source, context)
+    assert leftovers(context.cache) == []

@@ -8,12 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from common.lit.seq2seq import Diverged, Seq2Seq
+from data.batch import Seq2SeqBatch
+from data.pairs import Example
+from data.translation import TranslationData
 from reproductions.compose import Job
 from reproductions.job import resumable, run, write_json
 from reproductions.launcher import finished
@@ -92,8 +97,6 @@ def test_a_finished_job_is_known_until_configuration_or_source_change(
 def test_nan_stops_the_run_says_where_and_keeps_the_last_good_checkpoint(
     tiny: JobMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from common.lit.seq2seq import Diverged, Seq2Seq
-
     nll = Seq2Seq.nll
     monkeypatch.setattr(
         Seq2Seq, "nll", lambda self, batch: nll(self, batch) * (float("nan") if self.global_step == 7 else 1.0)
@@ -142,13 +145,75 @@ def test_everything_a_report_reads_is_there(reference: Job) -> None:
     assert not (reference.folder / "last.ckpt").exists(), "a finished row needs no checkpoint to resume from"
 
 
-def test_what_was_finished_before_is_put_aside(tmp_path: Path) -> None:
-    for name in ("result.json", "tested.ckpt", "curves.csv"):
-        (tmp_path / name).write_text("{}")
-    assert resumable(tmp_path, {"config_hash": "new"}) is None
-    assert sorted(path.name for path in (tmp_path / "previous").iterdir()) == [
-        "curves.csv",
-        "result.json",
-        "tested.ckpt",
-    ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["identity.json", "previous"]
+def test_what_was_finished_before_is_put_aside_and_a_failure_is_not(tmp_path: Path) -> None:
+    for status, kept in (("ok", ["curves.csv", "result.json"]), ("failed", ["curves.csv", "result.json"])):
+        (tmp_path / "result.json").write_text(json.dumps({"status": status}))
+        (tmp_path / "curves.csv").write_text(status)
+        assert resumable(tmp_path, {"config_hash": status}) is None
+        assert sorted(path.name for path in (tmp_path / "previous").iterdir()) == kept
+        assert (tmp_path / "previous" / "curves.csv").read_text() == "ok"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["identity.json", "previous"]
+
+
+def test_a_failure_before_training_loses_no_earlier_result(
+    tiny: JobMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tiny(runs=tmp_path)
+    job.folder.mkdir(parents=True)
+    (job.folder / "result.json").write_text('{"status": "ok", "mark": 1}')
+
+    def unreachable(self: TranslationData) -> None:
+        raise OSError("no data today")
+
+    monkeypatch.setattr(TranslationData, "prepare", unreachable)
+    with pytest.raises(OSError, match="no data today"):
+        run(job.config, job.folder, [])
+    assert result(job)["status"] == "failed"
+    assert json.loads((job.folder / "previous" / "result.json").read_text())["mark"] == 1
+
+
+def test_fresh_does_not_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "last.ckpt").write_bytes(b"of a run that failed")
+    write_json(tmp_path / "identity.json", {"config_hash": "a"})
+    assert resumable(tmp_path, {"config_hash": "a"}, fresh=True) is None
+    assert not (tmp_path / "last.ckpt").exists()
+
+
+def test_a_checkpoint_knows_the_validation_of_its_update(tiny: JobMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both fall on update 5; the job dies at the next one."""
+    nll = Seq2Seq.nll
+
+    def dies(self: Seq2Seq, batch: Seq2SeqBatch) -> torch.Tensor:
+        if self.global_step == 6 and self.training:
+            raise KeyError("died")
+        return nll(self, batch)
+
+    monkeypatch.setattr(Seq2Seq, "nll", dies)
+    job = tiny("budget.target_tokens=null", "budget.updates=10", "checkpoint.dev_checks=2")
+    with pytest.raises(KeyError):
+        run(job.config, job.folder, [])
+    saved = torch.load(job.folder / "last.ckpt", weights_only=False)
+    with (job.folder / "curves.csv").open(newline="") as file:
+        checks = [row for row in csv.DictReader(file) if row["dev_nll"]]
+    (best,) = [state for name, state in saved["callbacks"].items() if name.startswith("ModelCheckpoint")]
+    assert (saved["global_step"], [row["update"] for row in checks]) == (5, ["5"])
+    assert float(best["best_model_score"]) == pytest.approx(float(checks[0]["dev_nll"]))
+    monkeypatch.setattr(Seq2Seq, "nll", nll)
+    run(job.config, job.folder, [])
+    with (job.folder / "curves.csv").open(newline="") as file:
+        assert [row["update"] for row in csv.DictReader(file) if row["dev_nll"]] == ["5", "10"]
+
+
+def test_references_that_cannot_be_scored_stop_a_job_before_it_trains(
+    tiny: JobMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = TranslationData.examples
+
+    def pieces(self: TranslationData, split: str) -> list[Example]:
+        return [replace(example, target="un@@ believable") for example in examples(self, split)]
+
+    monkeypatch.setattr(TranslationData, "examples", pieces)
+    job = tiny()
+    with pytest.raises(ValueError, match="toy_reverse, references of test: .* subword mark '@@'"):
+        run(job.config, job.folder, [])
+    assert not (job.folder / "curves.csv").exists()

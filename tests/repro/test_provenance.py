@@ -1,11 +1,13 @@
 """Hashes: what must change them does, what must not does not."""
 
 import copy
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from data import code
 from reproductions import provenance
 from reproductions.compose import Job
 
@@ -45,15 +47,15 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    monkeypatch.setattr(code, "ROOT", tmp_path)
     forget()
     yield tmp_path
     forget()
 
 
 def forget() -> None:
-    provenance._reachable.cache_clear()
-    provenance._code.cache_clear()
+    code.closure.cache_clear()
+    code.statements.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -74,9 +76,29 @@ def test_source_hash(tree: Path, name: str, text: str, changes: bool) -> None:
     assert (provenance.source_hash(config) != before) == changes
 
 
-def test_the_real_sources_of_a_row(tiny: Maker) -> None:
-    provenance.source_hash(tiny().config)
-    targets = frozenset({"reproductions.bahdanau.model", "data.translation", "common.optim", *provenance.ENTRY})
-    modules = provenance._reachable(targets)
+def test_the_real_sources_of_a_row() -> None:
+    targets = {"reproductions.bahdanau.model", "data.translation", "common.optim", *provenance.ENTRY}
+    modules = code.closure(frozenset(targets), provenance.LOGGERS)
     assert {"common.nn.attentive", "common.decode.beam", "data.bucketing", "common.lit.seq2seq"} <= modules
     assert not [name for name in modules if name.startswith(("common.report", "reproductions.log_"))]
+
+
+def test_a_module_that_git_does_not_know_makes_the_checkout_dirty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert provenance.git_state() == {"git_commit": None, "git_dirty": None}
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "m"]):
+        subprocess.run([*git, *arguments], check=True)
+    (tmp_path / "notes.txt").write_text("")
+    assert provenance.git_state()["git_dirty"] is False
+    (tmp_path / "extra.py").write_text("")
+    assert provenance.git_state()["git_dirty"] is True
+
+
+def test_a_job_on_the_cpu_names_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "H200")
+    assert provenance.hardware("cpu")["gpu"] is None
+    assert provenance.hardware("gpu")["gpu"] == "H200"
