@@ -85,7 +85,7 @@ report-%: _known-% $(READY)  ## report on the runs there are
 	@$(PY) -m reproductions.report paper=$(paper) $(scale)
 
 results-%: _known-% $(READY)  ## write the report into its tracked RESULTS.md
-	@$(PY) -m reproductions.report paper=$(paper) $(scale) results=true
+	@$(PY) -m reproductions.finished paper=$(paper) $(scale) && $(PY) -m reproductions.report paper=$(paper) $(scale) results=true
 
 bench-nmt: $(READY)  ## speed of training and decoding
 	@$(PY) -m reproductions.bench bench=nmt $(scale) $(ARGS)

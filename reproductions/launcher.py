@@ -106,17 +106,19 @@ def launch(jobs: Sequence[Job], searchpath: str | None) -> int:
     failed = Board(order, searchpath, side_by_side).run()
     for job, reason in failed:
         print(f"failed: {job.folder}: {reason}", file=sys.stderr)
-    view_published(jobs[0].config)
+    view_table(jobs[0].config)
     return 1 if failed else 0
 
 
-def view_published(config: dict[str, Any]) -> None:
-    """Published numbers beside our own in W&B."""
+def view_table(config: dict[str, Any]) -> None:
+    """The table, and published numbers beside our own, in W&B."""
     if config["logger"]["kind"] == "wandb":
-        from reproductions.log_wandb import log_published
+        from reproductions.log_wandb import log_published, log_table
 
         logger, runs = config["logger"], Path(config["paths"]["runs"])
-        log_published(config["paper"], config["scale"]["name"], runs, logger["project"], logger["mode"])
+        where = config["paper"], config["scale"]["name"], runs, logger["project"], logger["mode"]
+        log_published(*where)
+        log_table(*where)
 
 
 def slots(config: dict[str, Any]) -> int:

@@ -11,9 +11,12 @@ from pytorch_lightning.loggers import WandbLogger
 from common.report.lengths import Bins
 from common.report.measures import METRICS, Field, Measure
 from common.report.published import Table, load_published
+from common.report.render import text
 from common.report.render.heatmap import heatmap
 from common.report.results import Run, read_run
 from common.report.sentences import Items
+from reproductions.provenance import source_hash
+from reproductions.report import make_report
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_SENTENCES = 50
@@ -34,7 +37,9 @@ def start(project: str, setting: str, folder: Path, **settings: Any) -> Any:
     common = dict(project=project, dir=str(folder), reinit="finish_previous", **settings)
     quiet = {"console": "off", "silent": True, "disable_git": True}
     try:
-        return wandb.init(mode=wanted, settings=wandb.Settings(init_timeout=20, **quiet), **common)  # type: ignore[arg-type]
+        return wandb.init(
+            mode=wanted, settings=wandb.Settings(init_timeout=20 if wanted == "online" else 120, **quiet), **common
+        )  # type: ignore[arg-type]
     except wandb.Error as error:
         print(f"W&B: {error}; the run is kept offline under {folder / 'wandb'}: `wandb sync` sends it", file=sys.stderr)
         return wandb.init(mode="offline", settings=wandb.Settings(**quiet), **common)  # type: ignore[arg-type]
@@ -136,6 +141,23 @@ def log_published(paper: str, scale: str, runs: Path, project: str, setting: str
             run.summary.update(numbers)
             wandb.finish()
     done.touch()
+
+
+def log_table(paper: str, scale: str, runs: Path, project: str, setting: str) -> None:
+    """The report's first table and its verdicts, as a run of their own; each sweep adds one."""
+    report = make_report(paper, scale, runs, source_hash)
+    header, rows = text.grid(report.tables[0])
+    verdicts: list[Any] = [[text.verdict_text(o), o.claim.claim, text.effect_text(o)] for o in report.outcomes]
+    title = report.published.tables[0].title
+    settings = {"group": f"{paper}/{title}", "name": f"{paper}-{scale}-report", "tags": [scale, "report"]}
+    run = start(project, setting, runs / paper / scale, job_type="report", **settings)
+    run.log(
+        {
+            "table": wandb.Table(columns=[*header], data=[*rows]),
+            "claims": wandb.Table(columns=["verdict", "claim", "effect [95%]"], data=verdicts),
+        }
+    )
+    wandb.finish()
 
 
 def like_ours(table: Table, column: str, value: float) -> tuple[str, float]:

@@ -189,7 +189,11 @@ def test_choices_reach_the_commands(commands):
         "reproductions.train -m table=bahdanau_2 scale=smoke experiment=bahdanau/r,bahdanau/q seed=1,2 fresh=true a=1 b=2",
         "reproductions.report paper=bahdanau scale=smoke",
     ]
-    assert commands("results-bahdanau")[0] == ["reproductions.report paper=bahdanau scale=small results=true"]
+    assert commands("results-bahdanau")[0] == [
+        "reproductions.finished paper=bahdanau scale=small",
+        "reproductions.report paper=bahdanau scale=small results=true",
+    ]
+    assert commands("results-bahdanau", fails="finished")[0] == ["reproductions.finished paper=bahdanau scale=small"]
     dry = "reproductions.train -m table=bahdanau_2 scale=paper dry_run=true"
     assert commands("dry-run-bahdanau", "TABLE=bahdanau_2")[0] == [dry]
 

@@ -14,7 +14,8 @@ from wandb.proto import wandb_internal_pb2
 
 from reproductions.compose import Job
 from reproductions.job import run
-from reproductions.log_wandb import log_published, mode
+from reproductions.log_wandb import log_published, log_table, mode
+from tests.common.report.fake_runs import FakeRuns
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,6 +102,20 @@ def test_published_numbers_are_runs_of_their_own_with_our_keys(tmp_path: Path) -
     assert star["summary"]["train/updates"] == pytest.approx(6.67e5), "in our unit, not in the paper's 1e5"
     assert all("published" in run["run"].tags for run in runs.values())
     assert len(runs) == len(offline_runs(tmp_path)), "the second call has nothing to add"
+
+
+def test_the_table_of_a_sweep_is_a_run_with_the_cells_of_the_report(tmp_path: Path) -> None:
+    FakeRuns(tmp_path, seeds=(1,), sizes={"test": 20, "test_long": 20}).build()
+    log_table("bahdanau", "small", tmp_path, "attention-reproductions", "auto")
+    (found,) = offline_runs(tmp_path / "bahdanau" / "small")
+    assert (found["run"].display_name, set(found["run"].tags)) == ("bahdanau-small-report", {"small", "report"})
+    (logged,) = found["history"]
+    assert {logged["table._type"], logged["claims._type"]} == {"table-file"}
+    (file,) = (tmp_path / "bahdanau" / "small").glob("wandb/offline-run-*/files/media/table/table_*.json")
+    table = json.loads(file.read_text())
+    row = next(row for row in table["data"] if row[0].startswith("RNNsearch-50*"))
+    assert any("28.45" in str(cell) for cell in row), "Table 1, published"
+    assert len(table["data"]) >= 5
 
 
 @pytest.mark.parametrize("setting", ["online", "offline"])

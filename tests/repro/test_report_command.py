@@ -184,10 +184,15 @@ def test_a_table_with_a_row_missing_is_refused(checkout: Path):
     assert refusals(report, CLEAN) == ["rnnsearch_30: not run"]
 
 
-def test_generated_text_is_no_result(checkout: Path):
+def test_generated_text_has_a_page_of_its_own_and_is_not_in_the_readme(checkout: Path):
+    head = git(checkout, "rev-parse", "HEAD").strip()
     FakeRuns(checkout / "runs", scale="smoke", seeds=(1,), sizes={"test": 20, "test_long": 20}).build()
-    report = make_report("bahdanau", "smoke", checkout / "runs", current, checkout)
-    assert any("scale smoke" in reason for reason in refusals(report, CLEAN))
+    for file in (checkout / "runs").glob("*/smoke/*/result.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"git_commit": head}))
+    assert run(["paper=bahdanau", "scale=smoke", "results=true"], current, checkout) == 0
+    assert (checkout / "reproductions" / "bahdanau" / "RESULTS.smoke.md").is_file()
+    assert not (checkout / "reproductions" / "bahdanau" / "RESULTS.md").exists()
+    assert (checkout / "README.md").read_text() == README
 
 
 def test_a_readme_without_markers_changes_nothing(checkout: Path):
