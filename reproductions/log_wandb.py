@@ -34,15 +34,14 @@ def start(project: str, setting: str, folder: Path, **settings: Any) -> Any:
     """wandb.init without questions, with a bounded wait for the network; offline where that wait is in vain."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = mode(setting)
-    common = dict(project=project, dir=str(folder), reinit="finish_previous", **settings)
-    quiet = {"console": "off", "silent": True, "disable_git": True}
+    common: dict[str, Any] = dict(project=project, dir=str(folder), reinit="finish_previous", **settings)
+    quiet: dict[str, Any] = {"console": "off", "silent": True, "disable_git": True}
+    seconds = 20 if wanted == "online" else 120  # offline it waits for its own process alone
     try:
-        return wandb.init(
-            mode=wanted, settings=wandb.Settings(init_timeout=20 if wanted == "online" else 120, **quiet), **common
-        )  # type: ignore[arg-type]
+        return wandb.init(mode=wanted, settings=wandb.Settings(init_timeout=seconds, **quiet), **common)  # type: ignore[arg-type]
     except wandb.Error as error:
         print(f"W&B: {error}; the run is kept offline under {folder / 'wandb'}: `wandb sync` sends it", file=sys.stderr)
-        return wandb.init(mode="offline", settings=wandb.Settings(**quiet), **common)  # type: ignore[arg-type]
+        return wandb.init(mode="offline", settings=wandb.Settings(init_timeout=120, **quiet), **common)
 
 
 def row_logger(config: dict[str, Any], folder: Path) -> WandbLogger:
