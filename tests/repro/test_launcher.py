@@ -84,9 +84,16 @@ def test_a_folder_that_another_process_writes_is_left_alone(
     assert [path.name for path in job.folder.iterdir()] == [".lock"]
 
 
+# What a shell starts in the background ignores Ctrl-C, and so does all that it starts: not here.
+INTERRUPTIBLE = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "runpy.run_module('reproductions.train', run_name='__main__')"
+)
+
+
 def test_ctrl_c_ends_with_130_and_keeps_what_is_there(tiny: Maker, tmp_path: Path) -> None:
     job = tiny("budget.target_tokens=90000", runs=tmp_path)
-    command = [sys.executable, "-m", "reproductions.train", *job.overrides]
+    command = [sys.executable, "-c", INTERRUPTIBLE, *job.overrides]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     deadline = time.monotonic() + 120
     while not (job.folder / "last.ckpt").exists() and time.monotonic() < deadline and process.poll() is None:

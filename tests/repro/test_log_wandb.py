@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,13 @@ def read_back(file: Path) -> dict[str, Any]:
 
 
 def offline_runs(folder: Path) -> list[dict[str, Any]]:
-    return [read_back(file) for file in sorted(folder.glob("**/wandb/offline-run-*/*.wandb"))]
+    """Of finished runs: W&B's own process may still be writing when `finish` returns, on a busy machine for a while."""
+    deadline = time.monotonic() + 30
+    while True:
+        found = [read_back(file) for file in sorted(folder.glob("**/wandb/offline-run-*/*.wandb"))]
+        if all(run["exit"] is not None for run in found) or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
 
 
 def test_a_row_leaves_history_summary_and_table(tiny: Callable[..., Job]) -> None:
