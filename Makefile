@@ -17,13 +17,15 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 LOCKED := .venv/.locked
 READY := .venv/.ready
 
-paper = $(subst -,_,$*)
+alias_flash = flash_attention
+paper = $(or $(alias_$(subst -,_,$*)),$(subst -,_,$*))
 papers = $(patsubst reproductions/%/published.yaml,%,$(wildcard reproductions/*/published.yaml))
 comma = ,
 scale = scale=$(or $(SCALE),small)
 tables = $(or $(TABLE),$(patsubst conf/table/%.yaml,%,$(wildcard conf/table/$(paper)_*.yaml)))
 choice = $(strip $(if $(ROW),experiment=$(paper)/$(subst $(comma),$(comma)$(paper)/,$(ROW))) \
 	$(if $(SEEDS),seed=$(SEEDS)) $(if $(FRESH),fresh=true) $(ARGS))
+measured = $(wildcard conf/bench/$(paper).yaml)
 train = failed=0; for table in $(tables); do \
 	$(PY) -m reproductions.train -m table=$$table $(1) $(choice) || { failed=$$?; test $$failed = 1 || exit $$failed; }; done
 
@@ -76,7 +78,9 @@ _known-%:
 
 # A failed row is exit code 1, and the report shows it: so it is written all the same. Other codes (a wrong argument) stop.
 repro-%: _known-% $(READY)  ## train the rows of its tables, then report
-	@$(call train,$(scale)); $(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
+	@$(call train,$(scale)); $(if $(measured),$(PY) -m reproductions.bench bench=$(paper) $(scale) \
+		$(if $(SEEDS),seed=$(SEEDS)) $(if $(FRESH),fresh=true) $(ARGS) || { failed=$$?; test $$failed = 1 || exit $$failed; };) \
+		$(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
 
 dry-run-%: _known-% $(READY)  ## one update of every row with a made-up batch; SCALE=paper unless given
 	@$(call train,scale=$(or $(SCALE),paper) dry_run=true); exit $$failed

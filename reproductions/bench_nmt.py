@@ -1,21 +1,15 @@
-"""python -m reproductions.bench bench=nmt [threads=2 ...]: speed of the recurrent translation models, as ratios.
+"""make bench-nmt: speed of the recurrent translation models, as ratios.
 
 Everything is measured in one run, in turns; a share of the peak compares with a large matrix product of the same dtype.
 """
 
-import os
-import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 import reproductions.bahdanau.model as bahdanau
@@ -24,10 +18,9 @@ from common.decode.beam import beam_search
 from common.nn.attentive import attentive_step
 from data.batch import Seq2SeqBatch
 from data.vocab import BOS, EOS, SPECIALS
-from reproductions.compose import CONF, first_line, job
+from reproductions import provenance
+from reproductions.compose import job
 from reproductions.dry_run import made_up_batch
-from reproductions.job import peak_memory
-from reproductions.launcher import KEEP_MEMORY
 
 BEAM_SENTENCES = 32
 
@@ -62,7 +55,7 @@ def nmt(config: DictConfig) -> None:
         ratio = measured["RNNsearch fp32, plain loop"] / measured[name]
         print(f"{name:30}{tokens / measured[name]:10.0f}{flops / tokens / 1e6:13.1f}{share:15.1%}{ratio:14.2f}")
     print(f"beam {config.beam}: {translations_per_second(models['RNNsearch'], config):.0f} sentences/s, RNNsearch")
-    print(f"peak memory: {peak_memory('cpu') / 2**30:.2f} GiB")
+    print(f"peak memory: {provenance.peak_memory('cpu') / 2**30:.2f} GiB")
     print(
         f"data loading: {loading_share(measured['RNNsearch bf16'], config.sentences, config.words):.2%} of an RNNsearch bf16 step"
     )
@@ -153,28 +146,3 @@ def loading_share(step: float, sentences: int, words: int, batches: int = 50) ->
     for _ in range(batches):
         next(stream)
     return (time.perf_counter() - started) / batches / step
-
-
-BENCHES = {"nmt": nmt}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    overrides = [o for o in (sys.argv[1:] if argv is None else argv) if not o.startswith("scale=")]
-    try:
-        with initialize_config_dir(str(Path(CONF)), version_base="1.3"):
-            config = compose("bench", overrides)
-        if config.bench not in BENCHES:
-            raise ValueError(f"bench={config.bench}: expected one of {', '.join(BENCHES)}")
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        print(f"error: {first_line(error)}", file=sys.stderr)
-        return 2
-    BENCHES[config.bench](config)
-    return 0
-
-
-if __name__ == "__main__":
-    if not KEEP_MEMORY.keys() <= os.environ.keys():  # read when a process starts, as the launcher's jobs have it
-        os.execve(
-            sys.executable, [sys.executable, "-m", "reproductions.bench", *sys.argv[1:]], os.environ | KEEP_MEMORY
-        )
-    sys.exit(main())

@@ -2,10 +2,7 @@
 
 import json
 import os
-import resource
-import shlex
 import shutil
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -63,19 +60,8 @@ def run(config: Config, folder: Path, ablation: list[str]) -> None:
     if not first_process():
         train(config, folder, {}, Spent())
         return
-    head = {
-        **{key: config[key] for key in ("paper", "row", "label", "seed")},
-        "table": config["table_id"],
-        "scale": config["scale"]["name"],
-        "ablation": ablation,
-        "command": shlex.join(["python", "-m", "reproductions.train", *sys.argv[1:]]),
-        "config_hash": provenance.config_hash(config),
-        "source_hash": provenance.source_hash(config),
-        **provenance.git_state(),
-        "versions": provenance.versions(),
-        "hardware": provenance.hardware(config["trainer"]["accelerator"]),
-    }
-    spent = Spent(lambda: peak_memory(config["trainer"]["accelerator"]))
+    head = provenance.head(config, ablation)
+    spent = Spent(lambda: provenance.peak_memory(config["trainer"]["accelerator"]))
     result: dict[str, Any] = {}
     try:
         result = train_and_test(config, folder, head, spent)
@@ -245,14 +231,6 @@ def keep_finished(folder: Path) -> None:
     for path in folder.iterdir():
         if path.name not in KEPT:
             path.rename(previous / path.name)
-
-
-def peak_memory(accelerator: str) -> int:
-    """Peak resident memory of this process in bytes, or what torch held on the GPU if it is one that trains."""
-    if accelerator != "cpu" and torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -7,8 +7,11 @@ import hashlib
 import json
 import os
 import platform
+import resource
+import shlex
 import subprocess
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,35 @@ from data.code import code_hash
 
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = ("reproductions.job", "reproductions.evaluate")
+"""What every trained row runs."""
 LOGGERS = "reproductions.log_"
 NO_RESULT = {"logger", "paths", "fresh", "dry_run", "recipe", "data.cache"} | {
     f"trainer.{key}" for key in ("accelerator", "devices", "num_nodes", "strategy")
 }
 """Keys, with all below them, that can't change a result; what a row takes from its recipe stands where it is used."""
 VERSIONS = ("torch", "pytorch-lightning", "hydra-core", "datasets", "sacrebleu", "sacremoses", "numpy")
+
+
+def head(config: Mapping[str, Any], ablation: Sequence[str]) -> dict[str, Any]:
+    """What a result.json says of its run before it has run."""
+    return {
+        **{key: config[key] for key in ("paper", "row", "label", "seed")},
+        "table": config["table_id"],
+        "scale": config["scale"]["name"],
+        "ablation": list(ablation),
+        "command": shlex.join(["python", "-m", command_of(), *sys.argv[1:]]),
+        "config_hash": config_hash(config),
+        "source_hash": source_hash(config),
+        **git_state(),
+        "versions": versions(),
+        "hardware": hardware(config["trainer"]["accelerator"] if "trainer" in config else "cpu"),
+    }
+
+
+def command_of() -> str:
+    """The module that was started."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec.name if spec and spec.name.startswith("reproductions.") else "reproductions.train"
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
@@ -40,7 +66,8 @@ def source_hash(config: Mapping[str, Any]) -> str:
 
     Loggers and everything that only reads results do not count.
     """
-    return code_hash({str(target).rpartition(".")[0] for target in _values(config, "_target_")} | set(ENTRY), LOGGERS)
+    targets = {str(target).rpartition(".")[0] for target in _values(config, "_target_")}
+    return code_hash(targets | set(ENTRY if "trainer" in config else ()), LOGGERS)
 
 
 def _values(node: Any, key: str) -> Iterator[Any]:
@@ -82,3 +109,13 @@ def hardware(accelerator: str) -> dict[str, Any]:
         cpu = names[0] if names else cpu
     gpu = torch.cuda.get_device_name() if accelerator != "cpu" and torch.cuda.is_available() else None
     return {"cpu": cpu, "cores": os.cpu_count(), "gpu": gpu}
+
+
+def peak_memory(accelerator: str) -> int:
+    """Peak resident memory of this process in bytes, or what torch held on the GPU if it is one that trains."""
+    import torch
+
+    if accelerator != "cpu" and torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

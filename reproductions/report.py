@@ -1,9 +1,9 @@
 """python -m reproductions.report paper=bahdanau scale=small [runs=runs] [out=FOLDER] [results=true]
 
-Joins reproductions/<paper>/published.yaml and claims.yaml with the runs, prints the table and the verdicts, and writes
-RESULTS.md, results.csv and report.html. Needs neither torch nor a network. results=true also updates the tracked
-reproductions/<paper>/RESULTS.md and README.md (of smoke runs a page of its own, RESULTS.smoke.md), and refuses runs that
-are not those of the commit.
+Joins reproductions/<paper>/published.yaml, claims.yaml and measured/*.json with the runs, prints the table and the
+verdicts, and writes RESULTS.md, results.csv and report.html. Needs neither torch nor a network. results=true also
+updates the tracked reproductions/<paper>/RESULTS.md and README.md (of smoke runs a page of its own, RESULTS.smoke.md),
+and refuses runs that are not those of the commit.
 Exit code: 0; 1 if a row failed or was refused; 2 for a wrong argument. A broken claim is a verdict, not an error.
 """
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.report.claims import load_claims
+from common.report.elsewhere import load_benches
 from common.report.join import build_report
 from common.report.measures import SCALES
 from common.report.published import load_published
@@ -72,11 +73,15 @@ def _choice(key: str, value: str | None, choices: Sequence[str]) -> str:
 
 
 def make_report(paper: str, scale: str, runs: Path, source_hash: SourceHash, root: Path = ROOT) -> Report:
-    """Join published.yaml, claims.yaml and the runs. `source_hash(config)` is that of the present code it runs."""
+    """Join published.yaml, claims.yaml, the runs and what was measured elsewhere (measured/*.json).
+
+    `source_hash(config)` is that of the present code it runs.
+    """
     folder = root / "reproductions" / paper
     published = load_published(folder / "published.yaml")
     claims = load_claims(folder / "claims.yaml", published)
-    return build_report(published, claims, load_results(runs, paper, scale, source_hash))
+    results = load_results(runs, paper, scale, source_hash)
+    return build_report(published, claims, results, benches=load_benches(folder / "measured"))
 
 
 def write_report(report: Report, out: Path) -> list[Path]:
@@ -156,7 +161,7 @@ def refusals(report: Report, state: GitState) -> list[str]:
             reasons.append(f"{run.folder.name}: made outside a checkout")
         elif not state.contains(str(commit)):
             reasons.append(f"{run.folder.name}: made at commit {commit}, which this history does not hold")
-    checksums = {run.field("data_checksum") for run in runs if run.ok}
+    checksums = {run.field("data_checksum") for run in runs if run.ok} - {None}  # a measured row has none
     if len(checksums) > 1:
         reasons.append(f"runs on different data: checksums {', '.join(sorted(checksums))}")
     return reasons

@@ -10,7 +10,9 @@ import numpy as np
 
 from common.report.claims import Claim, Claims
 from common.report.effects import Missing, Sample, read_systems
-from common.report.measures import Field, Measure, Reading
+from common.report.measured import measured_steps
+from common.report.measures import Field, Measure, Quantity
+from common.report.medians import weakest
 from common.report.results import Results, Row
 from common.report.scores import Array
 from common.report.stats import LEVEL, RESAMPLES, Estimate, System, bootstrap, holm
@@ -22,6 +24,7 @@ INCONCLUSIVE = "inconclusive"
 NOT_TESTABLE = "not testable here"
 NOT_RUN = "not run"
 VERDICTS = (REPRODUCED, DIRECTION_ONLY, CONTRADICTED, INCONCLUSIVE, NOT_TESTABLE, NOT_RUN)
+TOO_SMALL = "the size is outside the band stated beforehand"
 BUDGET = Field("train.target_tokens")
 
 
@@ -30,6 +33,7 @@ class Outcome:
     """The verdict on one claim and what it rests on. `effect` is in the claim's unit; None where nothing was computed.
 
     `seeds` and `budget` (target tokens) by row; `detectable`: minimal detectable effect, for a ratio as a factor.
+    `p` is None where no chance is involved: an exact effect, or none. `samples_unit`: that of the measurements.
     """
 
     claim: Claim
@@ -45,6 +49,12 @@ class Outcome:
     clusters: int = 0
     sentences: int = 0
     remarks: tuple[str, ...] = ()
+    samples_unit: str = ""
+
+    @property
+    def unit(self) -> str:
+        """The unit of the effect: the claim's, else that of the measurements."""
+        return self.claim.unit or self.samples_unit
 
     @property
     def one_seed(self) -> bool:
@@ -56,7 +66,7 @@ def evaluate(claims: Claims, results: Results, *, resamples: int = RESAMPLES) ->
     """Give a verdict for every claim, in order. p-values are corrected over all claims that were tested."""
     tested = [_test(claim, claims, results, resamples) for claim in claims.claims]
     adjusted = iter(holm([outcome.p for outcome in tested if outcome.p is not None]))
-    return [_decide(outcome, next(adjusted)) if outcome.p is not None else outcome for outcome in tested]
+    return [_settle(outcome) if outcome.p is None else _decide(outcome, next(adjusted)) for outcome in tested]
 
 
 def _test(claim: Claim, claims: Claims, results: Results, resamples: int) -> Outcome:
@@ -66,14 +76,16 @@ def _test(claim: Claim, claims: Claims, results: Results, resamples: int) -> Out
     if len(rows) < len(claim.rows):
         absent = [row for row in claim.rows if row not in [found.id for found in rows]]
         return Outcome(claim, NOT_RUN, f"no finished run of {', '.join(absent)}")
-    checksums = {run.record["data_checksum"] for row in rows for run in row.ok}
+    checksums = {run.field("data_checksum") for row in rows for run in row.ok} - {None}  # a measured row may have none
     if len(checksums) > 1:
         return Outcome(claim, NOT_RUN, "the rows were run on different data: train them again")
     try:
+        if isinstance(claim.reading, Quantity):
+            return _of_quantity(claim, claim.reading, rows, resamples)
         systems, sample = read_systems(
             rows,
-            _with_lengths(claim, rows),
-            claims.bins[results.scale],
+            _with_lengths(claim.reading, rows),
+            claims.bins.get(results.scale),
             slope=claim.kind == "slope",
             relative=claim.relative,
             baseline=claim.baseline,
@@ -83,14 +95,14 @@ def _test(claim: Claim, claims: Claims, results: Results, resamples: int) -> Out
         return Outcome(claim, NOT_RUN, str(missing))
 
 
-def _with_lengths(claim: Claim, rows: list[Row]) -> Reading:
-    """The claim's reading; `trained` becomes the lengths that all its rows were trained on."""
-    if not isinstance(claim.reading, Measure) or not claim.reading.trained:
-        return claim.reading
+def _with_lengths(reading: Measure | Field, rows: list[Row]) -> Measure | Field:
+    """A claim's reading; `trained` becomes the lengths that all its rows were trained on."""
+    if not isinstance(reading, Measure) or not reading.trained:
+        return reading
     limits = [run.max_words for row in rows for run in row.ok]
     if None in limits:
         raise Missing("a run without a limit of training length: nothing says which lengths it was trained on")
-    return replace(claim.reading, source_tokens=(1, min(limit for limit in limits if limit is not None)))
+    return replace(reading, source_tokens=(1, min(limit for limit in limits if limit is not None)))
 
 
 def _measured(claim: Claim, rows: list[Row], systems: list[System], sample: Sample | None, resamples: int) -> Outcome:
@@ -118,6 +130,33 @@ def _measured(claim: Claim, rows: list[Row], systems: list[System], sample: Samp
     )
 
 
+def _of_quantity(claim: Claim, reading: Quantity, rows: list[Row], resamples: int) -> Outcome:
+    """Estimate the effect on repeated measurements. Raises Missing where the rows do not give it."""
+    found = measured_steps(claim, reading, rows, resamples)
+    effect, ratio = found.steps[0], claim.kind == "ratio"
+    if found.mixed:
+        raise Missing("the rows were measured on different hardware: measure them again on one machine")
+    p, favours = _p_value(claim, effect)
+    detectable, remarks = effect.detectable, list(found.remarks)
+    if claim.start is not None or claim.kind == "ordering":
+        worst = weakest(found.steps, claim.direction, float(np.log(claim.null)) if ratio else claim.null)
+        effect, p, favours, detectable = worst.estimate, worst.p, worst.favours, worst.detectable
+        remarks += [f"the weakest, {found.names[worst.index]}, decides"] if len(found.steps) > 1 else []
+    if stale := [row.id for row in rows if row.stale]:
+        remarks.append(f"stale: {', '.join(stale)}")
+    return Outcome(
+        claim=claim,
+        verdict=INCONCLUSIVE,
+        effect=_exponential(effect) if ratio else effect,
+        p=None if found.exact else p,
+        favours=favours,
+        detectable=float(np.exp(detectable)) if ratio else detectable,
+        seeds=found.runs,
+        remarks=tuple(remarks),
+        samples_unit="" if claim.kind == "exponent" else found.unit,
+    )
+
+
 def _combination(claim: Claim) -> Callable[[Sequence[Array]], Array]:
     if claim.kind == "ratio":
         return lambda scores: np.log(scores[0]) - np.log(scores[1])
@@ -128,36 +167,66 @@ def _combination(claim: Claim) -> Callable[[Sequence[Array]], Array]:
 
 def _p_value(claim: Claim, effect: Estimate) -> tuple[float, bool]:
     """Two-sided p-value, and whether the effect lies on the claim's side."""
-    if claim.margin is not None:
-        within, beyond = effect.p_within(claim.margin), _p_beyond(effect, claim.margin)
-        return min(1.0, 2 * min(within, beyond)), abs(effect.value) < claim.margin
+    if claim.window is not None:
+        low, high = np.log(claim.window) if claim.kind == "ratio" else claim.window
+        within, beyond = effect.p_inside(low, high), effect.p_outside(low, high)
+        return min(1.0, 2 * min(within, beyond)), bool(low < effect.value < high)
     null = float(np.log(claim.null)) if claim.kind == "ratio" else claim.null
     return effect.p_differs(null), claim.direction * (effect.value - null) > 0
-
-
-def _p_beyond(effect: Estimate, margin: float) -> float:
-    return effect.p_above(margin) if effect.value > 0 else effect.p_below(-margin)
 
 
 def _decide(outcome: Outcome, p_holm: float) -> Outcome:
     """Holm's p decides whether anything can be concluded; then the direction; then the size."""
     claim, effect = outcome.claim, outcome.effect
     assert effect is not None
-    significant = p_holm < LEVEL and (claim.margin is not None or not effect.low <= claim.null <= effect.high)
-    if not significant:
-        verdict, reason = INCONCLUSIVE, _why_inconclusive(effect, p_holm)
+    if claim.window is not None:
+        clear = not claim.measured or _clear(effect, claim.window)
+    else:
+        clear = not effect.low <= claim.null <= effect.high
+    if not (p_holm < LEVEL and clear):
+        verdict, reason = INCONCLUSIVE, _why_inconclusive(outcome, p_holm)
     elif not outcome.favours:
         verdict, reason = CONTRADICTED, ""
     elif claim.big_enough(effect.value):
         verdict, reason = REPRODUCED, ""
     else:
-        verdict, reason = DIRECTION_ONLY, "the size is outside the band stated beforehand"
+        verdict, reason = DIRECTION_ONLY, TOO_SMALL
     return replace(outcome, verdict=verdict, reason=reason, p_holm=p_holm)
 
 
-def _why_inconclusive(effect: Estimate, p_holm: float) -> str:
+def _clear(effect: Estimate, window: tuple[float, float]) -> bool:
+    """Whether the interval lies inside the window or wholly outside."""
+    inside = window[0] <= effect.low and effect.high <= window[1]
+    return inside or effect.high < window[0] or effect.low > window[1]
+
+
+def _settle(outcome: Outcome) -> Outcome:
+    """An exact effect leaves nothing to chance: there is no p-value, and no effect at all contradicts a claim of one."""
+    claim, effect = outcome.claim, outcome.effect
+    if effect is None:
+        return outcome
+    effect = replace(effect, value=float(f"{effect.value:.12g}"))  # a ratio of 4 has been through logarithms
+    if claim.window is not None:
+        holds = claim.window[0] <= effect.value <= claim.window[1]
+    else:
+        toward = claim.direction * (effect.value - claim.null)
+        holds = toward > 0 or (toward == 0 and claim.threshold == claim.null)
+    if not holds:
+        return replace(outcome, verdict=CONTRADICTED)
+    if claim.big_enough(effect.value):
+        return replace(outcome, verdict=REPRODUCED)
+    return replace(outcome, verdict=DIRECTION_ONLY, reason=TOO_SMALL)
+
+
+def _why_inconclusive(outcome: Outcome, p_holm: float) -> str:
+    claim, effect = outcome.claim, outcome.effect
+    assert effect is not None
     if effect.se == 0:
         return "one value has no interval"
+    if claim.expected is not None and claim.window is not None and not _clear(effect, claim.window):
+        return f"the interval lies neither inside {claim.window[0]:g} to {claim.window[1]:g} nor wholly outside"
+    if claim.expected is not None:
+        return f"not significant after correction (p = {p_holm:.3f})"
     return f"not significant after correction (p = {p_holm:.3f}): no effect can't be ruled out"
 
 

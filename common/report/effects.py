@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from common.report import lengths
 from common.report.lengths import Bins
-from common.report.measures import Field, Measure, Reading
+from common.report.measures import Field, Measure
 from common.report.results import Row, Run
 from common.report.scores import Array
 from common.report.sentences import Items
@@ -167,12 +167,19 @@ def field_values(rows: Sequence[Row], reading: Field) -> list[System]:
 
 
 def read_systems(
-    rows: Sequence[Row], reading: Reading, bins: Bins, *, slope: bool, relative: bool, baseline: tuple[int, int] | None
+    rows: Sequence[Row],
+    reading: Measure | Field,
+    bins: Bins | None,
+    *,
+    slope: bool,
+    relative: bool,
+    baseline: tuple[int, int] | None,
 ) -> tuple[list[System], Sample | None]:
-    """Dispatch on what a claim reads."""
+    """Dispatch on what a claim reads. `bins`: of source length; only a slope needs them."""
     if isinstance(reading, Field):
         return field_values(rows, reading), None
     if slope:
+        assert bins is not None
         return slopes(rows, reading, bins, relative)
     if baseline:
         return against_lengths(rows, reading, baseline)

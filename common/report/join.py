@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from common.report.claims import Claims
 from common.report.compare import evaluate
+from common.report.elsewhere import Bench, elsewhere_views
+from common.report.facts import fact_text
 from common.report.figures import alignment_views, learning_curves, length_view
+from common.report.measured_tables import missing_runs, quantity_view
 from common.report.measures import Measure
 from common.report.published import Published, Table
 from common.report.results import Results, Run
 from common.report.stats import RESAMPLES
-from common.report.tables import ablations_view, fact_text, note, recorded_mismatches, scorers_view, table_view
+from common.report.tables import ablations_view, note, recorded_mismatches, scorers_view, table_view
 from common.report.views import Report, RunView
 
 # What is said of each run: title -> path in result.json.
@@ -36,10 +39,18 @@ FACTS = {
 }
 
 
-def build_report(published: Published, claims: Claims, results: Results, *, resamples: int = RESAMPLES) -> Report:
-    """Join the three. Raises ValueError where runs disagree on their test items."""
+def build_report(
+    published: Published,
+    claims: Claims,
+    results: Results,
+    *,
+    benches: Sequence[Bench] = (),
+    resamples: int = RESAMPLES,
+) -> Report:
+    """Join the three, and what was measured elsewhere. Raises ValueError where runs disagree on items or units."""
     tables = [table for table in published.tables if table.measured]
     scored = [table for table in tables if any(isinstance(column.ours, Measure) for column in table.columns)]
+    first = [*scored, *(table for table in tables if table.quantities)]
     plots = [(table, table.plot) for table in published.tables if table.plot]
     lengths = [
         length_view(table, plot, results, claims.bins[results.scale]) for table, plot in plots if plot.kind == "length"
@@ -47,8 +58,9 @@ def build_report(published: Published, claims: Claims, results: Results, *, resa
     views = [
         view for table, plot in plots if plot.kind == "alignment" for view in alignment_views(table, plot, results)
     ]
+    quantities = [quantity_view(table, plot, results, published) for table, plot in plots if plot.kind == "quantity"]
     scorers = [view for table in scored if (view := scorers_view(table, results))]
-    shown = {view.table.id for view in [*filter(None, lengths), *views]}
+    shown = {view.table.id for view in [*filter(None, lengths), *views, *filter(None, quantities)]}
     shared, runs = _provenance(results)
     return Report(
         published=published,
@@ -58,7 +70,9 @@ def build_report(published: Published, claims: Claims, results: Results, *, resa
         scorers=scorers[0] if scorers else None,
         lengths=tuple(filter(None, lengths)),
         alignments=tuple(views),
-        ablations=ablations_view(scored[0], results) if scored else None,
+        quantities=tuple(filter(None, quantities)),
+        elsewhere=tuple(elsewhere_views(published, benches)),
+        ablations=ablations_view(first[0], results) if first else None,
         curves=learning_curves(results),
         not_run=tuple(_not_run(published, results, shown)),
         shared_facts=shared,
@@ -78,6 +92,8 @@ def _not_run(published: Published, results: Results, shown: set[str]) -> list[tu
         for row in table.rows if table.measured else ():
             if not (row.id in results.rows and results.rows[row.id].ok):
                 rows.setdefault(row.label, _why_not(table, row.id, results))
+            elif table.quantities and (missing := missing_runs(table, results.rows[row.id], results.scale)):
+                rows.setdefault(f"{row.label}, {table.title}", row.not_run or missing)
     listed += rows.items()
     listed += [(run.folder.name, f"failed: {run.error}") for run in results.runs if not run.ok]
     return listed + [(name, "unfinished: the folder has no result.json") for name in results.unfinished]
@@ -94,8 +110,11 @@ def _why_not(table: Table, row_id: str, results: Results) -> str:
 
 def _warnings(results: Results) -> list[str]:
     warnings = recorded_mismatches(results)
-    if len({run.field("data_checksum") for run in results.runs if run.ok}) > 1:
+    if len({run.field("data_checksum") for run in results.runs if run.ok} - {None}) > 1:
         warnings.append("the runs below were made on different data: their values are not comparable with each other")
+    machines = [run.field("hardware") for run in results.runs if run.samples]
+    if any(machine != machines[0] for machine in machines):
+        warnings.append("rows were measured on different hardware: their values are not comparable with each other")
     if stale := [run.folder.name for run in results.runs if run.stale]:
         warnings.append(
             f"stale, made by another version of the sources (they are trained anew when their table is made again): {', '.join(stale)}"

@@ -92,11 +92,31 @@ class Field:
     factor: float = 1.0
 
 
-Reading = Measure | Field
+@dataclass(frozen=True)
+class Quantity:
+    """A measured quantity of samples.json at points, times a factor: the median over repeats, the mean over runs.
+
+    `at`: one point, in a claim also one per row, or none where the claim reads a range of points. `unit`: that of the
+    value, after the factor; where it is not stated it is that of the samples.
+    """
+
+    name: str
+    at: tuple[str, ...] = ()
+    factor: float = 1.0
+    unit: str = ""
+
+    def point(self, row: int = 0) -> str:
+        """The point at which the `row`-th row is read."""
+        return self.at[row if len(self.at) > 1 else 0]
+
+
+Reading = Measure | Field | Quantity
 
 
 def read_reading(node: Node) -> Reading:
-    """Read the keys of a Measure or a Field from a node (the caller ends with `node.done()`)."""
+    """Read the keys of a Measure, a Field or a Quantity from a node (the caller ends with `node.done()`)."""
+    if "quantity" in node.data:
+        return _quantity(node)
     if "field" in node.data:
         return Field(node.text("field"), node.number("factor", 1.0))
     trained = node.data.get("source_tokens") == TRAINED
@@ -109,3 +129,15 @@ def read_reading(node: Node) -> Reading:
         source_tokens=None if low_high is None else (int(low_high[0]), int(low_high[1])),
         trained=trained,
     )
+
+
+def _quantity(node: Node) -> Quantity:
+    at = node.data.get("at")
+    points = () if at is None else (node.text("at"),) if isinstance(at, str) else node.texts("at")
+    if at is not None and not points:
+        raise node.error("at", "expected a point or one per row, got none")
+    node.read.add("at")
+    reading = Quantity(node.text("quantity"), points, node.number("factor", 1.0), node.text("unit", ""))
+    if reading.factor != 1 and not reading.unit:
+        raise node.error("unit", "missing: the factor changes the unit of the samples")
+    return reading

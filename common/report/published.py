@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from common.report.measures import SCALES, SUBSETS, Measure, Reading, read_reading
+from common.report.measures import SCALES, SUBSETS, Measure, Quantity, Reading, read_reading
 from common.report.schema import Node, load_yaml, near
 
 EVIDENCE = ("read", "quoted", "recalled")
 TARGET_EVIDENCE = ("read", "quoted")
-PLOTS = ("length", "alignment")
+PLOTS = ("length", "alignment", "quantity")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `ours` says how our value is read; None where we measure nothing."""
+    """One column. `ours` says how our value is read; None where we measure nothing.
+
+    `digits`: decimals; None for three significant figures, as times and bytes range widely.
+    """
 
     id: str
     label: str
     ours: Reading | None
-    digits: int
+    digits: int | None
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,13 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure drawn from our results in place of a published figure."""
+    """A figure drawn from our results in place of a published figure; `quantity`: what one of that kind shows."""
 
     kind: str
     rows: tuple[str, ...]
     split: str
     subset: str
+    quantity: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,11 @@ class Table:
     def measured(self) -> bool:
         """Whether any column has a value of ours."""
         return any(column.ours for column in self.columns)
+
+    @property
+    def quantities(self) -> list[tuple[Column, Quantity]]:
+        """Columns of repeated measurements, with what they read."""
+        return [(column, column.ours) for column in self.columns if isinstance(column.ours, Quantity)]
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,11 @@ class Published:
 
 
 def load_published(path: Path) -> Published:
-    """Read and check a published.yaml. Raises ValueError naming file, key and what is expected."""
+    """Read and check a published.yaml. Raises ValueError naming file, key and what is expected.
+
+    A table with a column per point may say `points: {quantity, at: [...], unit?, factor?, digits?}` in place of, or
+    after, its `columns`; its rows then hold `points: [...]`, a value for each, null where none is printed.
+    """
     node = load_yaml(path)
     published = Published(
         paper=node.text("paper"),
@@ -143,8 +156,12 @@ def load_published(path: Path) -> Published:
 
 
 def _table(node: Node) -> Table:
-    columns_node = node.child("columns")
-    columns = tuple(_column(columns_node, key) for key in columns_node.data)
+    points = _points(node.child("points")) if "points" in node.data else ()
+    node.read.add("points")
+    columns_node = node.child("columns", {}) if points else node.child("columns")
+    columns = (*(_column(columns_node, key) for key in columns_node.data), *points)
+    if len({column.id for column in columns}) < len(columns):
+        raise node.error("points", "a point is a column already: their names must differ")
     rows_node = node.child("rows")
     table = Table(
         id=node.text("id"),
@@ -159,8 +176,8 @@ def _table(node: Node) -> Table:
         comparable_at=node.texts("comparable_at", ()),
         tolerance=node.number("tolerance", None),
         columns=columns,
-        rows=tuple(_row(rows_node.child(key), key, columns) for key in rows_node.data),
-        plot=_plot(node.child("plot")) if "plot" in node.data else None,
+        rows=tuple(_row(rows_node.child(key), key, columns, points) for key in rows_node.data),
+        plot=_plot(node.child("plot"), tuple(rows_node.data)) if "plot" in node.data else None,
         not_run=node.text("not_run", None),
     )
     node.read.add("plot")
@@ -172,7 +189,20 @@ def _table(node: Node) -> Table:
         raise node.error(
             "not_run", "missing: a table without a column of ours and without a plot must say why it is not run"
         )
+    if table.plot and (unknown := [row for row in table.plot.rows if table.plot.quantity and not table.row(row)]):
+        raise node.error("plot.rows", f"got {unknown[0]!r}, {near(unknown[0], [row.id for row in table.rows])}")
     return table
+
+
+def _points(node: Node) -> tuple[Column, ...]:
+    """A column for each point that a quantity is measured at, named by it."""
+    at, digits = node.texts("at"), node.get("digits", int, None)
+    reading = read_reading(Node({**node.data, "at": at[0] if at else None}, node.file, node.place))
+    node.read.update(("quantity", "unit", "factor"))
+    node.done()
+    if not isinstance(reading, Quantity) or not at:
+        raise node.error("at", "expected a list of points of a quantity")
+    return tuple(Column(point, point, replace(reading, at=(point,)), digits) for point in at)
 
 
 def _column(parent: Node, key: str) -> Column:
@@ -181,15 +211,26 @@ def _column(parent: Node, key: str) -> Column:
     ours = read_reading(ours_node) if ours_node else None
     if ours_node:
         ours_node.done()
-    digits = node.get("digits", int, ours.about.digits if isinstance(ours, Measure) else 2)
+    if isinstance(ours, Quantity) and len(ours.at) != 1:
+        raise node.error("ours.at", f"expected one point, got {list(ours.at)}")
+    default = ours.about.digits if isinstance(ours, Measure) else None if isinstance(ours, Quantity) else 2
+    digits = node.get("digits", int, default)
     column = Column(key, node.text("label"), ours, digits)
     node.read.add("ours")
     node.done()
     return column
 
 
-def _row(node: Node, key: str, columns: tuple[Column, ...]) -> PublishedRow:
+def _row(node: Node, key: str, columns: tuple[Column, ...], points: tuple[Column, ...]) -> PublishedRow:
     values: dict[str, float | str] = {}
+    if points and "points" in node.data:
+        listed = node.get("points", list)
+        if len(listed) != len(points):
+            raise node.error("points", f"expected {len(points)} values, one per point or null, got {len(listed)}")
+        node = Node(
+            {**dict(zip([column.id for column in points], listed, strict=True)), **node.data}, node.file, node.place
+        )
+        node.read.add("points")
     for column in columns:
         value = node.get(column.id, (int, float, str), None)
         if value is not None:
@@ -199,12 +240,12 @@ def _row(node: Node, key: str, columns: tuple[Column, ...]) -> PublishedRow:
     return row
 
 
-def _plot(node: Node) -> Plot:
-    plot = Plot(
-        node.choice("kind", PLOTS),
-        node.texts("rows"),
-        node.text("split", "test"),
-        node.choice("subset", SUBSETS, "all"),
-    )
+def _plot(node: Node, rows: tuple[str, ...]) -> Plot:
+    """A plot; one of a quantity shows every row of its table unless it names some."""
+    kind = node.choice("kind", PLOTS)
+    if kind == "quantity":
+        plot = Plot(kind, node.texts("rows", rows), "", "", node.text("quantity"))
+    else:
+        plot = Plot(kind, node.texts("rows"), node.text("split", "test"), node.choice("subset", SUBSETS, "all"))
     node.done()
     return plot

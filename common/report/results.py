@@ -1,4 +1,7 @@
-"""Results of runs: runs/<paper>/<scale>/<row>-s<seed>/result.json and the per-sentence files beside it."""
+"""Results of runs: runs/<paper>/<scale>/<row>-s<seed>/result.json and the files beside it.
+
+A row that is trained and scored leaves its sentences there; a row that is measured, samples.json.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from common.report.measures import Field, Measure
+from common.report.samples import Samples, read_samples
 from common.report.schema import Node, load_yaml
 from common.report.sentences import Alignment, Items, item_file, read_alignments
 
@@ -21,7 +25,7 @@ SourceHash = Callable[[Mapping[str, Any]], str]
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One row trained or measured with one seed. `record` is the whole result.json."""
+    """One row trained or measured with one seed. `record` is the whole result.json; `samples` by quantity."""
 
     folder: Path
     row: str
@@ -32,6 +36,7 @@ class Run:
     ablation: tuple[str, ...]
     stale: bool
     record: Mapping[str, Any]
+    samples: Mapping[str, Samples] = field(default_factory=dict)
     _cache: dict[Path, Items] = field(default_factory=dict, repr=False)
 
     def field(self, path: str) -> Any:
@@ -202,10 +207,12 @@ def read_run(folder: Path, paper: str, scale: str, source_hash: SourceHash) -> R
         if got != expected:
             raise node.error(key, f"got {got!r}, expected {expected!r} from the folder's path")
     ok = node.choice("status", ("ok", "failed")) == "ok"
+    measured = (folder / "samples.json").is_file()
     if ok:
-        for key in ("config_hash", "data_checksum"):
-            node.text(key)
-        node.child("metrics")
+        node.text("config_hash")
+        if not measured:
+            node.text("data_checksum")
+            node.child("metrics")
     return Run(
         folder=folder,
         row=row,
@@ -216,4 +223,5 @@ def read_run(folder: Path, paper: str, scale: str, source_hash: SourceHash) -> R
         ablation=node.texts("ablation", ()),
         stale=ok and node.text("source_hash") != source_hash(read_config(folder)),
         record=node.data,
+        samples=read_samples(folder / "samples.json") if ok and measured else {},
     )

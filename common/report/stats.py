@@ -34,20 +34,28 @@ class System:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An effect with its 95% interval. `se`: standard error; `df`: its degrees of freedom; se 0: no spread is known."""
+    """An effect with its 95% interval. `se`: standard error; `df`: its degrees of freedom; se 0: no spread is known.
+
+    `exact`: there is none (bytes counted, say): the value is certain and its interval has no width.
+    """
 
     value: float
     low: float
     high: float
     se: float
     df: float
+    exact: bool = False
 
     def p_above(self, null: float = 0.0) -> float:
         """One-sided p-value of the effect being above `null` (1 where no spread is known: nothing can be concluded)."""
+        if self.exact:
+            return 0.0 if self.value > null else 1.0
         return 1.0 if self.se == 0 else float(t.sf((self.value - null) / self.se, self.df))
 
     def p_below(self, null: float = 0.0) -> float:
         """One-sided p-value of the effect being below `null`."""
+        if self.exact:
+            return 0.0 if self.value < null else 1.0
         return 1.0 if self.se == 0 else float(t.cdf((self.value - null) / self.se, self.df))
 
     def p_differs(self, null: float = 0.0) -> float:
@@ -56,7 +64,15 @@ class Estimate:
 
     def p_within(self, margin: float) -> float:
         """Two one-sided tests: p-value of |effect| being below `margin` (equivalence)."""
-        return max(self.p_below(margin), self.p_above(-margin))
+        return self.p_inside(-margin, margin)
+
+    def p_inside(self, low: float, high: float) -> float:
+        """Two one-sided tests: p-value of the effect lying between `low` and `high`."""
+        return max(self.p_below(high), self.p_above(low))
+
+    def p_outside(self, low: float, high: float) -> float:
+        """One-sided p-value of the effect lying beyond the edge that it is nearer to."""
+        return self.p_above(high) if self.value > (low + high) / 2 else self.p_below(low)
 
     @property
     def detectable(self) -> float:
@@ -99,7 +115,7 @@ def bootstrap(
         ]
         by_seeds.append(combine(moved).var(axis=0))
     degrees = _degrees(draws.var(axis=0), clusters, by_seeds, [len(point) for point in points])
-    return _estimates(value, draws, degrees)
+    return estimates(value, draws, degrees)
 
 
 def _draw(rng: np.random.Generator, n: int, resamples: int) -> Array:
@@ -117,11 +133,13 @@ def _degrees(total: Array, clusters: int, by_seeds: list[Array], seeds: list[int
     return np.divide(total**2, parts, out=np.ones_like(total), where=parts > 0)
 
 
-def _estimates(value: Array, draws: Array, degrees: Array) -> list[Estimate]:
+def estimates(value: Array, draws: Array, degrees: Array) -> list[Estimate]:
+    """An Estimate of each trailing element of `value` from its draws (resamples, ...), stretched as in `bootstrap`."""
     stretch = t.ppf(1 - LEVEL / 2, degrees) / norm.ppf(1 - LEVEL / 2)
     low, high = np.percentile(value + (draws - value) * stretch, [100 * LEVEL / 2, 100 * (1 - LEVEL / 2)], axis=0)
     columns = (value, low, high, draws.std(axis=0), degrees)
-    return [Estimate(*map(float, row)) for row in zip(*(np.atleast_1d(column) for column in columns), strict=True)]
+    rows = zip(*(np.atleast_1d(column).tolist() for column in columns), strict=True)
+    return [Estimate(value, low, high, se, df) for value, low, high, se, df in rows]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from common.report.effects import Missing, field_values, mean_scores
-from common.report.measures import METRICS, Field, Measure
+from common.report.facts import fact_text
+from common.report.measured_tables import missing_runs, partly_refused, quantity_cell, runs_of, units
+from common.report.measures import METRICS, Field, Measure, Quantity, Reading
 from common.report.published import Column, PublishedRow, Table
+from common.report.quantities import contrast
 from common.report.results import Results, Row
 from common.report.stats import Estimate, System, bootstrap
 from common.report.views import AblationRow, AblationsView, Cell, RowView, ScorersView, TableView
@@ -19,14 +23,19 @@ SCORERS = ("bleu", "bleu_detok", "chrf")
 def table_view(table: Table, results: Results) -> TableView:
     """Join one published table with the results."""
     comparable = results.scale in table.comparable_at
-    rows = []
-    for published in table.rows:
-        row = results.rows.get(published.id)
-        cells = tuple(_cell(table, column, published, row, comparable) for column in table.columns)
-        rows.append(
-            RowView(published.id, published.label, len(row.ok) if row else 0, note(published.not_run, row), cells)
-        )
-    return TableView(table, table.columns, tuple(rows), _counts(table, results), comparable)
+    rows = tuple(_row_view(table, published, results, comparable) for published in table.rows)
+    return TableView(table, table.columns, rows, _counts(table, results), comparable, units(table, results))
+
+
+def _row_view(table: Table, published: PublishedRow, results: Results, comparable: bool) -> RowView:
+    row = results.rows.get(published.id)
+    cells = tuple(_cell(table, column, published, row, comparable) for column in table.columns)
+    missing = missing_runs(table, row, results.scale) if table.quantities else ""
+    told = "; ".join(
+        filter(None, [note(published.not_run or missing, None if missing else row), *partly_refused(table, row)])
+    )
+    runs = len(row.ok) if row and not missing else 0
+    return RowView(published.id, published.label, runs_of(table, row) or runs, told, cells)
 
 
 def note(reason: str | None, row: Row | None) -> str:
@@ -41,20 +50,26 @@ def _cell(table: Table, column: Column, published: PublishedRow, row: Row | None
     theirs = published.values.get(column.id)
     if row is None or not row.ok or column.ours is None:
         return Cell(published=theirs)
-    cell = measured_cell(row, column.ours) if isinstance(column.ours, Measure) else field_cell(row, column.ours)
+    cell = replace(_value(row, column.ours), published=theirs)
     scored = isinstance(column.ours, Measure) or comparable
     if not scored or not isinstance(theirs, float) or not isinstance(cell.ours, Estimate | float):
-        return Cell(cell.ours, cell.seeds, theirs)
+        return cell
     difference = shifted(cell.ours, -theirs)
     value = difference.value if isinstance(difference, Estimate) else difference
     within = abs(value) <= table.tolerance if comparable and table.tolerance is not None else None
-    return Cell(cell.ours, cell.seeds, theirs, difference, within)
+    return replace(cell, difference=difference, within=within)
+
+
+def _value(row: Row, reading: Reading) -> Cell:
+    if isinstance(reading, Measure):
+        return measured_cell(row, reading)
+    return field_cell(row, reading) if isinstance(reading, Field) else quantity_cell(row, reading)
 
 
 def shifted(ours: Estimate | float, by: float) -> Estimate | float:
     """Add a constant to a value, with its interval."""
     if isinstance(ours, Estimate):
-        return Estimate(ours.value + by, ours.low + by, ours.high + by, ours.se, ours.df)
+        return replace(ours, value=ours.value + by, low=ours.low + by, high=ours.high + by)
     return ours + by
 
 
@@ -81,22 +96,6 @@ def field_cell(row: Row, reading: Field) -> Cell:
         return Cell(" / ".join(sorted(texts)) or None)
     seeds = _by_seed(row, system)
     return Cell(sum(value for _, value in seeds) / len(seeds), seeds)
-
-
-def fact_text(value: object) -> str:
-    """Any value of result.json as a short text."""
-    if isinstance(value, Mapping):
-        parts = {key: text for key, item in value.items() if (text := fact_text(item))}
-        if any(isinstance(item, Mapping) for item in value.values()):
-            return "; ".join(f"{key}: {text}" for key, text in parts.items())
-        return ", ".join(f"{key} {text}" for key, text in parts.items())
-    if isinstance(value, list):
-        return ", ".join(map(fact_text, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "" if value is None else str(value)
 
 
 def _counts(table: Table, results: Results) -> dict[str, int]:
@@ -133,7 +132,9 @@ def scorers_view(table: Table, results: Results) -> ScorersView | None:
 def _signature(rows: list[Row], split: str, metric: str) -> str:
     """The signature that the runs recorded for <split>/<metric>; where they recorded none, the metric's own."""
     recorded = {
-        run.record["metrics"].get(f"{split}/{metric}", {}).get("signature", "") for row in rows for run in row.ok
+        run.record.get("metrics", {}).get(f"{split}/{metric}", {}).get("signature", "")
+        for row in rows
+        for run in row.ok
     }
     return " / ".join(sorted(recorded - {""})) or METRICS[metric].default_signature
 
@@ -157,7 +158,7 @@ def recorded_mismatches(results: Results) -> list[str]:
 
 def ablations_view(table: Table, results: Results) -> AblationsView | None:
     """A line per ablation, with the measured columns of `table`; None where there is no ablation."""
-    columns = [column for column in table.columns if isinstance(column.ours, Measure)]
+    columns = [column for column in table.columns if isinstance(column.ours, Measure | Quantity)]
     lines = []
     for row in results.ablations:
         cells = tuple(_cell(table, column, PublishedRow(row.id, row.label, {}, None), row, False) for column in columns)
@@ -171,10 +172,15 @@ def ablations_view(table: Table, results: Results) -> AblationsView | None:
 
 
 def _against(row: Row, base: Row | None, column: Column) -> Estimate | None:
-    if base is None or not base.ok or not row.ok or not isinstance(column.ours, Measure):
+    reading = column.ours
+    if base is None or not base.ok or not row.ok:
         return None
     try:
-        systems, _ = mean_scores([row, base], column.ours)
+        if isinstance(reading, Quantity):
+            return contrast(row, base, reading, (reading.point(), reading.point()), log=False).estimate
+        if not isinstance(reading, Measure):
+            return None
+        systems, _ = mean_scores([row, base], reading)
     except Missing:
         return None
     return bootstrap(systems, lambda scores: scores[0] - scores[1])[0]

@@ -18,6 +18,7 @@ class Cell:
     """One value of ours beside the published one. `seeds`: (seed, value) behind `ours`.
 
     `difference` is ours - published; `within`: whether it is inside the table's tolerance, None where not comparable.
+    `refused`: why there is no value of ours.
     """
 
     ours: Estimate | float | str | None = None
@@ -25,6 +26,7 @@ class Cell:
     published: float | str | None = None
     difference: Estimate | float | None = None
     within: bool | None = None
+    refused: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,25 @@ class RowView:
 
 @dataclass(frozen=True)
 class TableView:
-    """A published table with our values. `counts`: sentences behind a column, by column id."""
+    """A published table with our values. By column id: `counts`, sentences behind it; `units` of a measured one."""
 
     table: Table
     columns: tuple[Column, ...]
     rows: tuple[RowView, ...]
     counts: Mapping[str, int]
     comparable: bool
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> bool:
+        """Whether it holds repeated measurements."""
+        return bool(self.table.quantities)
+
+    @property
+    def unit(self) -> str:
+        """The unit that all columns of ours share; empty where they differ."""
+        ours = {self.units.get(column.id, "") for column in self.columns if column.ours is not None}
+        return ours.pop() if len(ours) == 1 else ""
 
     def has_published(self, index: int) -> bool:
         """Whether the paper prints this column for any row."""
@@ -92,6 +106,65 @@ class LengthView:
     omitted: tuple[tuple[int, int, int], ...]
     beyond: int
     panels: tuple[tuple[Metric, tuple[Series, ...]], ...]
+
+
+@dataclass(frozen=True)
+class QuantityLine:
+    """One row over points: (point, estimate) of ours, (point, value) as published, (point, reason) where refused."""
+
+    row: str
+    label: str
+    points: tuple[tuple[float, Estimate], ...]
+    published: tuple[tuple[float, float], ...]
+    refused: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class QuantityView:
+    """A quantity against its points, for a log-log chart."""
+
+    table: Table
+    quantity: str
+    unit: str
+    lines: tuple[QuantityLine, ...]
+
+    @property
+    def title(self) -> str:
+        """What the figure shows."""
+        return f"{self.table.title}: {self.quantity}{f' ({self.unit})' if self.unit else ''} against its points"
+
+    @property
+    def in_table(self) -> bool:
+        """Whether the table has these numbers in columns of its own."""
+        return any(reading.name == self.quantity for _, reading in self.table.quantities)
+
+    @property
+    def points(self) -> list[float]:
+        """Every point of any line."""
+        return sorted({x for line in self.lines for x, _ in [*line.points, *line.published]})
+
+
+@dataclass(frozen=True)
+class ElsewhereView:
+    """A quantity measured on another machine, beside the published table that reads it (None: there is none).
+
+    `facts`: where the numbers come from; `points` head the columns; a row without a measured value is published alone.
+    """
+
+    source: str
+    device: str
+    facts: Mapping[str, str]
+    quantity: str
+    unit: str
+    table: Table | None
+    points: tuple[str, ...]
+    rows: tuple[RowView, ...]
+
+    @property
+    def title(self) -> str:
+        """What the table shows."""
+        beside = f", beside {self.table.title}" if self.table else ""
+        return f"Measured elsewhere, {self.device}: {self.quantity}{f' ({self.unit})' if self.unit else ''}{beside}"
 
 
 @dataclass(frozen=True)
@@ -153,6 +226,8 @@ class Report:
     scorers: ScorersView | None = None
     lengths: tuple[LengthView, ...] = ()
     alignments: tuple[AlignmentView, ...] = ()
+    quantities: tuple[QuantityView, ...] = ()
+    elsewhere: tuple[ElsewhereView, ...] = ()
     ablations: AblationsView | None = None
     curves: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
     not_run: tuple[tuple[str, str], ...] = ()
@@ -169,4 +244,6 @@ class Report:
     def row_order(self) -> list[str]:
         """Rows in the order of the first table, then all others: the colour of a row is the same in every figure."""
         listed = [row.id for view in self.tables[:1] for row in view.rows]
-        return listed + [row for row in self.results.rows if row not in listed]
+        listed += [row for row in self.results.rows if row not in listed]
+        drawn = dict.fromkeys(line.row for view in self.quantities for line in view.lines)
+        return listed + [row for row in drawn if row not in listed]

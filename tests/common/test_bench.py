@@ -22,3 +22,9 @@ def test_functions_take_turns_and_the_warm_up_does_not_count() -> None:
         {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3, warmup=2
     )
     assert calls == ["a", "b"] * 5 and set(seconds) == {"a", "b"} and min(seconds.values()) >= 0
+
+
+def test_what_the_timers_say_after_the_warm_up() -> None:
+    a, b = iter([9.0, 1.0, 2.0]), iter([8.0, 3.0, 4.0])
+    got = bench.interleaved({"a": lambda: next(a), "b": lambda: next(b)}, repeats=2, warmup=1)
+    assert got == {"a": [1.0, 2.0], "b": [3.0, 4.0]}

@@ -69,7 +69,7 @@ def forget() -> None:
     ],
 )
 def test_source_hash(tree: Path, name: str, text: str, changes: bool) -> None:
-    config = {"data": {"_target_": "data.source.Source"}}
+    config = {"data": {"_target_": "data.source.Source"}, "trainer": {}}
     before = provenance.source_hash(config)
     (tree / name).write_text(text)
     forget()

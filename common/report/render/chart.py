@@ -16,7 +16,7 @@ COLOURS = 5
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart. `style` chooses colour and marker; a `dashed` line has no markers.
+    """A line of a chart. `style` chooses colour and marker; a `dashed` line has no markers, and may be `thin`.
 
     `band`: (low, high) per point. `solid`: per point, whether its marker is filled; dots lead to an open one.
     """
@@ -28,6 +28,7 @@ class Line:
     solid: tuple[bool, ...] = ()
     dashed: bool = False
     markers: bool = True
+    thin: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,25 @@ def line_chart(
     description: str,
     x_label: str,
     x_ticks: Sequence[tuple[float, str]] = (),
+    y_ticks: Sequence[tuple[float, str]] = (),
     marks: Sequence[tuple[float, str]] = (),
 ) -> Markup:
-    """Draw lines; `marks` are vertical rules with a label at their top. `description` is read out."""
+    """Draw lines; `marks` are vertical rules with a label at their top. `description` is read out.
+
+    Given `y_ticks` (the lowest and the highest enclose all values) take the place of round numbers.
+    """
     xs = [x for line in lines for x, _ in line.points] + [x for x, _ in x_ticks]
     bands = [edge for line in lines for pair in line.band for edge in pair]
-    y_values = ticks(min(bands + _ys(lines)), max(bands + _ys(lines)))
+    round_numbers = () if y_ticks else ticks(min(bands + _ys(lines)), max(bands + _ys(lines)))
+    y_places = list(y_ticks) or [(y, compact(y)) for y in round_numbers]
     x_places = list(x_ticks) or [(x, compact(x)) for x in ticks(min(xs), max(xs)) if x <= max(xs)]
     scale = Scale(
-        _linear(min(xs), max(xs), LEFT, WIDTH - RIGHT), _linear(y_values[0], y_values[-1], HEIGHT - BOTTOM, TOP)
+        _linear(min(xs), max(xs), LEFT, WIDTH - RIGHT), _linear(y_places[0][0], y_places[-1][0], HEIGHT - BOTTOM, TOP)
     )
     parts = [
         tag("title", title),
         tag("desc", description),
-        *[_rule(scale, y) for y in y_values],
+        *[_rule(scale, y, label) for y, label in y_places],
         *[_label(scale.x(x), HEIGHT - BOTTOM + 15, label, "middle") for x, label in x_places],
         _label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 5, x_label, "middle"),
         tag("text", title, x=LEFT - 32, y=12, class_="chart-title"),
@@ -78,6 +84,19 @@ def ticks(low: float, high: float) -> list[float]:
     return [round(i * step, 10) for i in range(first, max(last, first + 1) + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten that enclose low..high; 1, 2, 5 between them where fewer than three decades are spanned."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    if max(last, first + 1) - first > 2:
+        step = -(-(last - first) // 7)  # at most eight of them
+        return [10.0**power for power in range(first, last + step, step)]
+    fine = [float(f"{factor}e{power}") for power in range(first, last + 1) for factor in (1, 2, 5)]
+    below = max(tick for tick in fine if tick <= low * (1 + 1e-9))
+    above = min((tick for tick in fine if tick >= high * (1 - 1e-9)), default=fine[-1])
+    chosen = [tick for tick in fine if below <= tick <= above]
+    return chosen if len(chosen) > 1 else [below, 2 * below]
+
+
 def compact(value: float) -> str:
     """1500000 as 1.5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -89,7 +108,8 @@ def compact(value: float) -> str:
 def legend_sample(line: Line) -> Markup:
     """A short piece of the line for a legend outside the chart."""
     scale = Scale(lambda x: x, lambda y: y)
-    drawn = [_path(scale, ((2, 7), (32, 7)), "dashed" if line.dashed else "", line.style)]
+    kind = ("thin dashed" if line.thin else "dashed") if line.dashed else ""
+    drawn = [_path(scale, ((2, 7), (32, 7)), kind, line.style)]
     drawn += [_marker(17, 7, line.style, filled=True)] if line.markers else []
     return tag("svg", drawn, viewBox="0 0 34 14", width=34, height=14, aria_hidden="true", class_="sample")
 
@@ -107,10 +127,10 @@ def _label(x: float, y: float, text: str, anchor: str) -> Markup:
     return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
-def _rule(scale: Scale, y: float) -> Markup:
+def _rule(scale: Scale, y: float, label: str) -> Markup:
     at = f"{scale.y(y):.1f}"
     rule = tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="rule")
-    return join(rule, _label(LEFT - 6, scale.y(y) + 4, compact(y), "end"))
+    return join(rule, _label(LEFT - 6, scale.y(y) + 4, label, "end"))
 
 
 def _mark(scale: Scale, x: float, label: str) -> Markup:
@@ -129,7 +149,7 @@ def _line(scale: Scale, line: Line) -> Markup:
     solid = line.solid or (True,) * len(line.points)
     inside = [point for point, filled in zip(line.points, solid, strict=True) if filled]
     beyond = [point for point, filled in zip(line.points, solid, strict=True) if not filled]
-    kind = "dashed" if line.dashed else "" if line.markers else "thin"
+    kind = ("thin dashed" if line.thin else "dashed") if line.dashed else "" if line.markers else "thin"
     parts = [_path(scale, inside, kind, line.style)] if inside else []
     if beyond:
         parts.append(_path(scale, inside[-1:] + beyond, kind or "dotted", line.style))

@@ -78,6 +78,9 @@ def effect_bar(outcome: Outcome) -> Markup:
     edges = [effect.low, effect.high, claim.null, *(edge for edge in (low, high) if math.isfinite(edge))]
     span = (max(edges) - min(edges)) or 1.0
 
+    def show(value: float) -> str:
+        return f"{value:.3g}" if claim.measured else f"{value:.2f}"
+
     def at(value: float) -> float:
         place = BAR_MARGIN + (value - min(edges)) / span * (BAR_WIDTH - 2 * BAR_MARGIN)
         return min(max(place, 0.0), BAR_WIDTH)
@@ -86,7 +89,7 @@ def effect_bar(outcome: Outcome) -> Markup:
     parts = [
         tag(
             "title",
-            f"effect {effect.value:.2f}, interval {effect.low:.2f} to {effect.high:.2f}, no effect at {claim.null:g}",
+            f"effect {show(effect.value)}, interval {show(effect.low)} to {show(effect.high)}, no effect at {claim.null:g}",
         ),
         tag("rect", x=f"{at(low):.1f}", y=3, width=f"{at(high) - at(low):.1f}", height=BAR_HEIGHT - 6, class_="wanted"),
         tag("line", x1=f"{at(claim.null):.1f}", x2=f"{at(claim.null):.1f}", y1=0, y2=BAR_HEIGHT, class_="null"),
@@ -106,8 +109,8 @@ def effect_bar(outcome: Outcome) -> Markup:
 def wanted(outcome: Outcome) -> tuple[float, float]:
     """The range of effects that counts as reproduced; an open end is infinite."""
     claim = outcome.claim
-    if claim.margin is not None:
-        return -claim.margin, claim.margin
+    if claim.window is not None:
+        return claim.window
     if claim.target and claim.band:
         low, high = sorted(claim.target.value * edge for edge in claim.band)
         return low, high

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.report.measures import Measure
+from common.report.published import Published
 from common.report.render import text
-from common.report.views import AblationsView, LengthView, Report, ScorersView
+from common.report.views import AblationsView, ElsewhereView, LengthView, QuantityView, Report, ScorersView
 
 
 def markdown(report: Report) -> str:
@@ -21,10 +23,12 @@ def markdown(report: Report) -> str:
         "## Tables",
         text.data_note(report),
         *tables(report),
+        *[part for view in report.quantities if not view.in_table for part in quantity(view)],
+        *[part for view in report.elsewhere for part in elsewhere(view)],
         "## Scorers",
-        scorers(report.scorers) if report.scorers else "No finished run.",
+        scorers(report.scorers) if report.scorers else nothing(published, scored(published)),
         "## Source length",
-        *([length(view) for view in report.lengths] or ["No finished run."]),
+        *([length(view) for view in report.lengths] or [nothing(published, by_length(published))]),
         "## Ablations",
         ablations(report.ablations) if report.ablations else "None was run.",
         "## Not run",
@@ -33,6 +37,21 @@ def markdown(report: Report) -> str:
         provenance(report),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def nothing(published: Published, wanted: bool) -> str:
+    """Why a section is empty: nothing was run, or the paper has no such thing."""
+    return "No finished run." if wanted else f"No table or figure of {published.paper} needs this."
+
+
+def scored(published: Published) -> bool:
+    """Whether any row is scored on sentences."""
+    return any(isinstance(column.ours, Measure) for table in published.tables for column in table.columns)
+
+
+def by_length(published: Published) -> bool:
+    """Whether any figure is drawn against source length."""
+    return any(table.plot and table.plot.kind == "length" for table in published.tables)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -61,10 +80,23 @@ def tables(report: Report) -> list[str]:
     parts = []
     for view in report.tables:
         parts.append(f"### {view.table.title}: ours beside published")
-        parts.append(text.sentences(view.table.caption, view.table.protocol, view.table.comparable))
+        about = text.sentences(view.table.caption, view.table.protocol, view.table.comparable)
+        parts.append(f"{about} {text.MEASURED}" if view.measured else about)
         parts.append(table(*text.grid(view)))
         parts.append(text.sentences(view.table.notes, *text.row_notes(view)))
     return parts
+
+
+def quantity(view: QuantityView) -> list[str]:
+    """A figure over points whose numbers stand in no table: a column per point."""
+    header, rows = text.quantity_grid(view)
+    about = text.sentences(view.table.caption, view.table.comparable)
+    return [f"### {view.title}", f"{about} {text.MEASURED}", table(header, rows)]
+
+
+def elsewhere(view: ElsewhereView) -> list[str]:
+    """What another machine measured, beside the published figures."""
+    return [f"### {view.title}", text.elsewhere_facts(view), table(*text.elsewhere_grid(view))]
 
 
 def scorers(view: ScorersView) -> str:

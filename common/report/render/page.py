@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from common.report.published import Published
 from common.report.render import figures_html as figures
 from common.report.render import tables_html as tables
 from common.report.render import text
 from common.report.render.markup import Markup, join, tag
+from common.report.render.quantity_html import quantity
 from common.report.render.verdicts_html import badge, verdicts
 from common.report.views import Report
 
@@ -23,6 +25,16 @@ SECTIONS = (
 )
 
 
+def sections_of(published: Published) -> list[tuple[str, str]]:
+    """SECTIONS without the figures that a paper of measurements does not have."""
+    plots = {table.plot.kind for table in published.tables if table.plot}
+    absent = {"length": "length", "alignments": "alignment"}
+    measured = any(table.quantities for table in published.tables) or "quantity" in plots
+    return [
+        (name, title) for name, title in SECTIONS if not (measured and name in absent and absent[name] not in plots)
+    ]
+
+
 def page(report: Report) -> str:
     """The whole report as one HTML document that is also well-formed XML."""
     bodies = {
@@ -34,7 +46,8 @@ def page(report: Report) -> str:
         "not-run": tables.not_run(report.not_run),
         "provenance": tables.provenance(report),
     }
-    sections = [tag("section", tag("h2", title), bodies[name], id=name) for name, title in SECTIONS]
+    names = sections_of(report.published)
+    sections = [tag("section", tag("h2", title), bodies[name], id=name) for name, title in names]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -61,13 +74,19 @@ def _header(report: Report) -> Markup:
         tag("ul", [tag("li", badge(verdict, f"{n} {verdict}")) for verdict, n in text.tally(report)], class_="tally"),
         tag("p", note, class_="note") if note else "",
         [tag("p", f"Warning: {warning}.", class_="note warning") for warning in report.warnings],
-        tag("nav", [tag("a", title, href=f"#{name}") for name, title in SECTIONS], aria_label="Sections"),
+        tag("nav", [tag("a", title, href=f"#{name}") for name, title in sections_of(published)], aria_label="Sections"),
     )
 
 
 def _scores(report: Report) -> Markup:
-    first, rest = report.tables[:1], [view for view in report.tables[1:] if view.counts]
-    parts = [tables.published_table(view) for view in [*first, *rest]]
+    first, rest = report.tables[:1], [view for view in report.tables[1:] if view.counts or view.measured]
+    drawn = {view.table.id: view for view in report.quantities}
+    parts = []
+    for view in [*first, *rest]:
+        chart = drawn.pop(view.table.id, None)
+        parts += [tables.published_table(view)] + ([quantity(chart, report.row_order)] if chart else [])
+    parts += [quantity(chart, report.row_order) for chart in drawn.values()]
+    parts += [tables.elsewhere(view) for view in report.elsewhere]
     parts += [tables.scorers(report.scorers)] if report.scorers else []
     parts += [tables.ablations(report.ablations)] if report.ablations else []
     return join(parts)
@@ -75,7 +94,7 @@ def _scores(report: Report) -> Markup:
 
 def _training(report: Report) -> Markup:
     """Tables of run facts (no test score in them) and the learning curves."""
-    parts = [tables.published_table(view) for view in report.tables[1:] if not view.counts]
+    parts = [tables.published_table(view) for view in report.tables[1:] if not (view.counts or view.measured)]
     return join(parts, figures.curves(report.curves, report.row_order), _recipe(report))
 
 

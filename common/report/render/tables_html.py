@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.report.measures import Quantity
 from common.report.published import Column
 from common.report.render import text
 from common.report.render.markup import Markup, join, tag
 from common.report.stats import Estimate
-from common.report.views import AblationsView, Cell, Report, ScorersView, TableView
+from common.report.views import AblationsView, Cell, ElsewhereView, Report, ScorersView, TableView
 
 
 def framed(label: str, *parts: Markup | Sequence[Markup]) -> Markup:
@@ -24,23 +25,26 @@ def head(*rows: Sequence[Markup]) -> Markup:
 def published_table(view: TableView) -> Markup:
     """A published table: per column ours, published and, for scores, ours - published."""
     groups = [tag("th", "", class_="words"), tag("th", "")]
-    names = [tag("th", "Model", scope="col", class_="words"), tag("th", "seeds", scope="col")]
+    what, runs = ("Method", "runs") if view.measured else ("Model", "seeds")
+    names = [tag("th", what, scope="col", class_="words"), tag("th", runs, scope="col")]
     for i, column in enumerate(view.columns):
         parts = _parts(view, i, column)
         count = f" (n = {view.counts[column.id]})" if column.id in view.counts else ""
+        count += text.column_unit(view, column.id)
         groups.append(tag("th", column.label + count, colspan=len(parts), scope="colgroup", class_="group start"))
         names += [tag("th", name, scope="col", class_="start" if j == 0 else None) for j, name in enumerate(parts)]
     rows = []
     for row in view.rows:
         cells = [part for i, column in enumerate(view.columns) for part in _cells(view, i, column, row.cells[i])]
         label = row.label + (" †" if row.note else "")
-        rows.append(tag("tr", tag("th", label, scope="row"), tag("td", str(row.seeds or "–")), cells))
+        rows.append(tag("tr", tag("th", label, scope="row"), tag("td", text.runs_text(view, row.seeds) or "–"), cells))
     table = view.table
     return join(
-        tag("h3", f"{table.title}: {table.metric}"),
+        tag("h3", f"{text.title_with_unit(view)}: {table.metric}"),
         tag("p", table.caption, class_="caption"),
         framed(table.title, head(groups, names), tag("tbody", rows)),
         tag("p", text.sentences(table.protocol, table.comparable, table.notes), class_="caption"),
+        tag("p", text.MEASURED, class_="caption") if view.measured else "",
         [tag("p", f"† {note}", class_="caption") for note in text.row_notes(view)],
     )
 
@@ -52,9 +56,10 @@ def _parts(view: TableView, index: int, column: Column) -> list[str]:
 
 
 def _cells(view: TableView, index: int, column: Column, cell: Cell) -> list[Markup]:
-    cells = [_value(cell.ours, column.digits, "start")] if column.ours is not None else []
+    cells = [_ours(cell, column.digits)] if column.ours is not None else []
     if view.has_published(index):
-        class_ = "words" if isinstance(cell.published, str) else None if cells else "start"
+        words = isinstance(cell.published, str) and not view.measured  # a column per point has room for "OOM" alone
+        class_ = "words" if words else None if cells else "start"
         cells.append(tag("td", text.published_text(view, index, cell), class_=class_))
     if view.has_difference(index):
         within = {None: "", True: "within tolerance", False: "outside tolerance"}[cell.within]
@@ -63,9 +68,15 @@ def _cells(view: TableView, index: int, column: Column, cell: Cell) -> list[Mark
     return cells
 
 
+def _ours(cell: Cell, digits: text.Digits) -> Markup:
+    if cell.refused:
+        return tag("td", text.refused_text(cell), class_="words start")
+    return _value(cell.ours, digits, "start")
+
+
 def _value(
     value: Estimate | float | str | None,
-    digits: int,
+    digits: text.Digits,
     class_: str | None = None,
     *,
     sign: bool = False,
@@ -76,10 +87,23 @@ def _value(
     if isinstance(value, str):
         return tag("td", value, class_="words start")
     if isinstance(value, Estimate):
-        parts = [show(value.value, digits), tag("span", text.interval(value, digits), class_="interval")]
+        spread = text.interval(value, digits)
+        parts = [show(value.value, digits), tag("span", spread, class_="interval") if spread else ""]
     else:
         parts = [] if value is None else [show(value, digits)]
     return tag("td", parts, [tag("span", remark, class_="interval")] if remark else "", class_=class_)
+
+
+def elsewhere(view: ElsewhereView) -> Markup:
+    """What another machine measured, beside the published figures."""
+    header, rows = text.elsewhere_grid(view)
+    names = [tag("th", name, scope="col", class_=None if i else "words") for i, name in enumerate(header)]
+    lines = [tag("tr", tag("th", label, scope="row"), [tag("td", cell) for cell in cells]) for label, *cells in rows]
+    return join(
+        tag("h3", view.title),
+        tag("p", text.elsewhere_facts(view), class_="caption"),
+        framed(view.title, head(names), tag("tbody", lines)),
+    )
 
 
 def scorers(view: ScorersView) -> Markup:
@@ -112,8 +136,9 @@ def ablations(view: AblationsView) -> Markup:
     rows = []
     for line in view.lines:
         cells = [tag("td", tag("code", line.overrides), class_="words")]
-        for cell, difference in zip(line.row.cells, line.differences, strict=True):
-            cells += [_value(cell.ours, 2), _value(difference, 2, sign=True)]
+        for column, cell, difference in zip(view.columns, line.row.cells, line.differences, strict=True):
+            digits = column.digits if isinstance(column.ours, Quantity) else 2
+            cells += [_value(cell.ours, digits), _value(difference, digits, sign=True)]
         label = tag("th", line.row.label, tag("div", f"base {line.base}", class_="soft"), scope="row")
         rows.append(tag("tr", label, cells, tag("td", line.row.note, class_="words soft")))
     return join(

@@ -1,4 +1,4 @@
-"""What the report command prints: the first table beside the published one, and a line per verdict."""
+"""What the report command prints: the first table and those measured here beside the published, a line per verdict."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ def terminal(report: Report) -> str:
     """Tables, verdicts, and what was not run."""
     parts = [f"{report.published.title} ({report.published.paper}, scale {report.scale})", text.data_note(report)]
     parts += [f"warning: {warning}" for warning in report.warnings]
-    for view in report.tables[:1]:
-        parts += [aligned(*text.grid(view)), "\n".join(text.row_notes(view))]
+    measured = [view for view in report.tables[1:] if view.measured and any(row.seeds for row in view.rows)]
+    for view in [*report.tables[:1], *measured]:
+        # A column per point leaves no room for intervals.
+        parts += [aligned(*text.grid(view, intervals=not view.measured)), "\n".join(text.row_notes(view))]
+    parts += [f"{view.title}\n{aligned(*text.elsewhere_grid(view, intervals=False))}" for view in report.elsewhere]
     if report.ablations:
         parts.append(aligned(*text.ablation_grid(report.ablations)))
     parts.append("\n".join(verdict_lines(report)))

@@ -17,10 +17,12 @@ def badge(verdict: str, words: str) -> Markup:
 
 def verdicts(outcomes: Sequence[Outcome]) -> Markup:
     """All claims in order, then how to read the pictures."""
+    measured = any(outcome.claim.measured for outcome in outcomes)
+    resampled = "repeats, and count the spread over runs" if measured else "test clusters and seeds"
     key = tag(
         "p",
         "Dot and whiskers: effect and 95% interval. Upright rule: no effect. Shaded: what counts as reproduced, stated "
-        "beforehand. Triangle: the published effect. Intervals resample test clusters and seeds; p-values are "
+        f"beforehand. Triangle: the published effect. Intervals resample {resampled}; p-values are "
         "Holm-corrected over these claims.",
         class_="caption",
     )
@@ -29,7 +31,7 @@ def verdicts(outcomes: Sequence[Outcome]) -> Markup:
 
 def _claim(outcome: Outcome) -> Markup:
     claim = outcome.claim
-    seeds = tag("div", "one seed", class_="place") if outcome.effect and outcome.one_seed else ""
+    seeds = tag("div", f"one {text.run_name(outcome)}", class_="place") if outcome.effect and outcome.one_seed else ""
     words = [tag("p", claim.claim, class_="text"), tag("p", claim.place, class_="place")]
     if outcome.reason:
         words.append(tag("p", outcome.reason[0].upper() + outcome.reason[1:] + ".", class_="basis"))

@@ -1,4 +1,4 @@
-"""Measuring: interleaved medians, the machine's own matrix-product peak, FLOP counts. Needs torch alone."""
+"""Times: interleaved, so that a drift of the machine meets all alike; the machine's matrix-product peak; FLOP counts."""
 
 import statistics
 import time
@@ -9,17 +9,30 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def median_seconds(functions: Mapping[str, Callable[[], object]], *, repeats: int, warmup: int = 1) -> dict[str, float]:
-    """Median seconds of each function, in turns A B C A B C .., so that a drift of the machine meets all alike."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for turn in range(warmup + repeats):
-        for name, function in functions.items():
-            synchronise()
-            started = time.perf_counter()
-            function()
-            synchronise()
-            if turn >= warmup:
-                times[name].append(time.perf_counter() - started)
+    """Median seconds of each function, in turns A B C A B C .."""
+    timers = {name: lambda function=function: seconds_of(function) for name, function in functions.items()}
+    times = interleaved(timers, repeats=repeats, warmup=warmup)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
+def interleaved(timers: Mapping[str, Callable[[], float]], *, repeats: int, warmup: int = 1) -> dict[str, list[float]]:
+    """What each timer says, `repeats` times, in turns A B C A B C .., after `warmup` turns that don't count."""
+    times: dict[str, list[float]] = {name: [] for name in timers}
+    for turn in range(warmup + repeats):
+        for name, timer in timers.items():
+            seconds = timer()
+            if turn >= warmup:
+                times[name].append(seconds)
+    return times
+
+
+def seconds_of(function: Callable[[], object]) -> float:
+    """Seconds of one call, until its results are there."""
+    synchronise()
+    started = time.perf_counter()
+    function()
+    synchronise()
+    return time.perf_counter() - started
 
 
 def synchronise() -> None:

@@ -1,0 +1,104 @@
+"""Launches as Triton's compiler wants them, so that kernels can be compiled for a GPU where there is none.
+
+    source = specialised(example("forward", 128, torch.bfloat16, "sm_90"))
+    triton.compile(ASTSource(source.kernel, source.signature, source.constexprs, source.attributes),
+                   target=GPUTarget("cuda", 90, 32), options=source.options)
+
+Needs kernels that are not interpreted.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from common.attention.kernels import configurations, launch
+from common.attention.kernels.configurations import Configuration
+from common.attention.masks import Causal, Mask
+
+TYPES = {
+    torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64",
+    torch.uint8: "u8", torch.int32: "i32", torch.bool: "i1",
+}  # fmt: skip
+ALIGNED = [["tt.divisibility", 16]]
+
+
+class Source(NamedTuple):
+    """What `triton.compiler.ASTSource` takes, in its order, and the options of the compilation."""
+
+    kernel: Any
+    signature: dict[str, Any]
+    constexprs: dict[Any, Any]
+    attributes: dict[tuple[int, ...], Any]
+    options: dict[str, int]
+
+
+def specialised(launched: launch.Launch) -> Source:
+    """With the types, the ones and the multiples of 16 that a true launch would be compiled for."""
+    kernel = launched.kernel
+    source = Source(kernel, {}, {}, {}, launched.options)
+    for place, parameter in enumerate(kernel.params):
+        value = launched.arguments[parameter.name]
+        if parameter.is_constexpr:
+            source.signature[parameter.name] = "constexpr"
+            source.constexprs[parameter.name] = value
+        else:
+            source.signature[parameter.name] = _signature(value, (place,), parameter.do_not_specialize, source)
+    return source
+
+
+def _signature(value: Any, path: tuple[int, ...], plain: bool, source: Source) -> Any:
+    if isinstance(value, tuple):
+        inner = (_signature(part, (*path, place), plain, source) for place, part in enumerate(value))
+        return type(value)(*inner)  # type: ignore[misc]
+    if isinstance(value, Tensor):
+        if value.data_ptr() % 16 == 0:
+            source.attributes[path] = ALIGNED
+        return "*" + TYPES[value.dtype]
+    if isinstance(value, float):
+        return "fp32"
+    if value == 1 and not plain:
+        source.constexprs[path] = 1
+        return "constexpr"
+    if value % 16 == 0 and not plain:
+        source.attributes[path] = ALIGNED
+    return "i32" if -(1 << 31) <= value < 1 << 31 else "i64"
+
+
+def example(
+    part: str,
+    size: int,
+    dtype: torch.dtype,
+    target: str,
+    *,
+    configuration: Configuration | None = None,
+    size_v: int | None = None,
+    mask: Mask | None = None,
+    bias: Tensor | None = None,
+    dropout_p: float = 0.0,
+    length: int = 512,
+) -> launch.Launch:
+    """A launch of a pass ("forward", "delta", "key_value", "query", "bias") as on "sm_80" or "sm_90", on the CPU.
+
+    For head_dims size and size_v (as size unless given): 2 query heads on 1 key head, causal unless given; "bias" has one
+    by distance, others what they are given. configuration: the table's first unless given.
+    """
+    listed, more = "query" if part == "delta" else part, part == "bias" or bias is not None or dropout_p > 0
+    chosen = {listed: configuration or configurations.choose(listed, max(size, size_v or 0), dtype, more, target)}
+    heads = {"q": 2, "k": 1, "v": 1, "o": 2}
+    widths = {"q": size, "k": size, "v": size_v or size, "o": size_v or size}
+    q, k, v, o = (torch.zeros(1, heads[name], length, widths[name], dtype=dtype) for name in heads)
+    if part == "bias" and bias is None:
+        bias = torch.zeros(2, 2 * length - 1)
+    problem = launch.Problem(q, k, v, mask or Causal(), bias, size**-0.5, dropout_p, 12345, chosen)
+    lse = torch.zeros(q.shape[:3], dtype=problem.wide)
+    if part == "forward":
+        return launch.forward(problem, o, lse)
+    if part == "delta":
+        return launch.delta(problem, o, o, lse)
+    if part == "key_value":
+        return launch.key_value(problem, o, lse, lse, k, v)
+    if part == "query":
+        return launch.query(problem, o, lse, lse, q, None)
+    assert part == "bias", part
+    return launch.bias_sums(problem, o, lse, lse)[0]

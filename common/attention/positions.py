@@ -1,0 +1,116 @@
+"""What a score knows of where query and key stand: biases by distance, and rotations."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+class RelativeBias(ABC):
+    """A bias of the scores that depends on the head and on the distance from query to key alone."""
+
+    heads: int
+
+    @abstractmethod
+    def values(self, distance: Tensor) -> Tensor:
+        """(H, n) for distances (n,), int64: key minus position of the query, so negative before it."""
+
+    def vector(self, lq: int, lk: int, device: torch.device | str = "cpu") -> Tensor:
+        """(H, Lq + Lk - 1): entry j - i + Lq - 1 is the bias of query i and key j. All that a kernel reads of it."""
+        return self.values(torch.arange(1 - lk, max(lq, 1 - lk), device=device))
+
+    def dense(self, lq: int, lk: int, device: torch.device | str = "cpu") -> Tensor:
+        """(1, H, Lq, Lk)."""
+        i, j = torch.arange(lq, device=device)[:, None], torch.arange(lk, device=device)
+        return self.vector(lq, lk, device)[:, j - i + lq - 1][None]
+
+
+@dataclass(frozen=True, eq=False)
+class Alibi(RelativeBias):
+    """Press et al. 2022, section 3: -slope * |distance|. slopes: (H,)."""
+
+    slopes: Tensor
+
+    @property
+    def heads(self) -> int:  # type: ignore[override]
+        return len(self.slopes)
+
+    def values(self, distance: Tensor) -> Tensor:
+        return -self.slopes.to(distance.device)[:, None] * distance.abs()
+
+
+def alibi_slopes(heads: int) -> Tensor:
+    """Press et al. 2022, section 3: 2^(-8 h / heads) for h = 1 .. heads where heads is a power of two.
+
+    Otherwise, as their code has it: those of the next lower power, then every second one of the next higher.
+    """
+    if heads < 1:
+        raise ValueError(f"heads: got {heads}, expected 1 or more")
+    lower = 2 ** int(math.log2(heads))
+    first = [2 ** (-8 * h / lower) for h in range(1, lower + 1)]
+    second = [2 ** (-8 * h / (2 * lower)) for h in range(1, 2 * lower + 1, 2)]
+    return torch.tensor((first + second)[:heads])
+
+
+@dataclass(frozen=True, eq=False)
+class T5Bias(RelativeBias):
+    """Raffel et al. 2020, section 2.1: a learnt number for each bucket of distances and head. table: (buckets, H)."""
+
+    table: Tensor
+    bidirectional: bool
+    max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        exact = len(self.table) // (4 if self.bidirectional else 2)
+        if self.table.ndim != 2 or not 0 < exact < self.max_distance:
+            raise ValueError(
+                f"T5Bias: got a table of shape {tuple(self.table.shape)} and max_distance {self.max_distance}, expected "
+                f"(buckets, heads) with {4 if self.bidirectional else 2} buckets or more, and more distance than {exact}"
+            )
+
+    @property
+    def heads(self) -> int:  # type: ignore[override]
+        return self.table.shape[1]
+
+    def values(self, distance: Tensor) -> Tensor:
+        bucket = t5_bucket(distance, len(self.table), self.bidirectional, self.max_distance)
+        return self.table[bucket.to(self.table.device)].t()
+
+
+def t5_bucket(distance: Tensor, buckets: int, bidirectional: bool, max_distance: int) -> Tensor:
+    """Bucket of each distance (key minus query), int64, from 0 to buckets - 1.
+
+    Half of the buckets hold one distance each, the other half grow logarithmically up to max_distance; all beyond share
+    the last. Bidirectional: half of all for keys behind the query; else these count as distance 0.
+    """
+    behind = torch.zeros_like(distance)
+    if bidirectional:
+        buckets //= 2
+        behind = (distance > 0).long() * buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = buckets // 2
+    ratio = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
+    far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return behind + torch.where(distance < exact, distance, far)
+
+
+def rotary(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
+    """Su et al. 2021, section 3.2.2, equation 34: dimensions 2i and 2i + 1 turn by positions * base^(-2i / D).
+
+    x: (..., time, D) with even D; positions: (time,) or broadcastable to (..., time). The turning is done in fp32 (fp64
+    stays fp64). Raises ValueError for an odd D.
+    """
+    size = x.shape[-1]
+    if size % 2:
+        raise ValueError(f"rotary: got a head dimension of {size}, expected an even one")
+    wide = x.double() if x.dtype == torch.float64 else x.float()
+    rate = base ** (-torch.arange(0, size, 2, device=x.device, dtype=torch.float64) / size)
+    angle = (positions[..., None].double() * rate).to(wide.dtype)
+    cos, sin = angle.cos(), angle.sin()
+    even, odd = wide[..., 0::2], wide[..., 1::2]
+    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
+    return turned.flatten(-2).to(x.dtype)

@@ -1,0 +1,105 @@
+"""Measured tables: times, bytes and errors of a paper's rows, kept as samples.json beside a result.json a row.
+
+A paper's measurements come in parts, each a callable that gives samples by row and quantity; a part that is finished for
+the same settings and sources is not measured again. All rows of a part are measured in turns, in this one process.
+"""
+
+import hashlib
+import json
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from filelock import FileLock, Timeout
+from hydra.utils import instantiate
+
+from common.report.results import folder_name
+from reproductions import provenance
+from reproductions.job import write_json
+
+Config = dict[str, Any]
+Rows = Mapping[str, Mapping[str, Any]]
+"""row -> quantity -> {"unit", "at": {point: [repeats]}, "refused": {point: reason}}."""
+
+
+def run(config: Config, ablation: Sequence[str]) -> int:
+    """Measure what is not there, write every row. 0, or 1 if a part failed; the others are kept."""
+    folder = Path(config["paths"]["runs"]) / config["paper"] / config["scale"]["name"]
+    (folder / "parts").mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            return _run(config, ablation, folder)
+    except Timeout:
+        print(f"error: {folder} is being written by another process: wait for it, or stop it", file=sys.stderr)
+        return 1
+
+
+def _run(config: Config, ablation: Sequence[str], folder: Path) -> int:
+    started, failed = datetime.now(UTC).isoformat(timespec="seconds"), ""
+    parts: dict[str, dict[str, Any]] = {}
+    for name, settings in config["parts"].items():
+        label = "+".join([name, *ablation])
+        file = folder / "parts" / f"{folder_name(label, config['seed'])}.json"
+        try:
+            parts[name] = part(name, settings, config, file)
+        except Exception as error:  # noqa: BLE001 - whatever it is: the rest goes on, the rows say it
+            failed += f"{name}: {type(error).__name__}: {error}. "
+            file.with_suffix(".error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            print(f"error: {failed}(traceback in {file.with_suffix('.error.txt')})", file=sys.stderr)
+    for row, label in config["rows"].items():
+        write_row(config, ablation, folder, row, label, parts, started, failed)
+    return 1 if failed else 0
+
+
+def part(name: str, settings: Config, config: Config, file: Path) -> dict[str, Any]:
+    """The rows of a part, from its file if that is of the same settings and sources, and what they cost."""
+    key = hashlib.sha256(json.dumps([settings, config["seed"], provenance.source_hash(settings)]).encode()).hexdigest()
+    if file.exists() and not config["fresh"]:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        if stored["key"] == key:
+            print(f"measured before: {name}", flush=True)
+            return stored
+    print(f"measuring: {name}", flush=True)
+    clock = time.perf_counter()
+    rows = instantiate(settings)(config["seed"])
+    seconds = time.perf_counter() - clock
+    found = {"key": key, "rows": rows, "seconds": seconds, "peak_memory_bytes": provenance.peak_memory("cpu")}
+    write_json(file, found)
+    print(f"measured: {name} ({seconds:.0f} s)", flush=True)
+    return found
+
+
+def row_config(config: Config, ablation: Sequence[str], row: str, label: str) -> Config:
+    """The configuration of one row, named after the overrides that touch the science."""
+    suffix = f"+{','.join(ablation)}" if ablation else ""
+    return config | {"row": row + suffix, "label": label + suffix, "table_id": "measured"}
+
+
+def write_row(
+    config: Config,
+    ablation: Sequence[str],
+    folder: Path,
+    row: str,
+    label: str,
+    parts: Mapping[str, Mapping[str, Any]],
+    started: str,
+    failed: str,
+) -> None:
+    named = row_config(config, ablation, row, label)
+    place = folder / folder_name(named["row"], config["seed"])
+    place.mkdir(exist_ok=True)
+    samples = {name: s for part in parts.values() for name, s in part["rows"].get(row, {}).items()}
+    write_json(place / "samples.json", samples)
+    (place / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    spent = {
+        "started": started,
+        "seconds": sum(part["seconds"] for part in parts.values()),
+        "peak_memory_bytes": max((part["peak_memory_bytes"] for part in parts.values()), default=0),
+    }
+    status = {"status": "failed", "error": failed} if failed else {"status": "ok"}
+    write_json(place / "result.json", provenance.head(named, ablation) | spent | status)
