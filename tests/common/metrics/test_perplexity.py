@@ -71,7 +71,8 @@ rank = int(sys.argv[1])
 torch.distributed.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
 # 9 sentences on 2 ranks: a distributed sampler repeats the first one on the second rank.
 metric = fed([[0, 2, 4, 6], [8]] if rank == 0 else [[1, 3, 5, 7], [0]])
-print(json.dumps({name: value.item() for name, value in metric.compute().items()}))
+print(json.dumps({name: value.item() for name, value in metric.compute().items()}), flush=True)
+torch.distributed.destroy_process_group()  # else its threads may still run when the process ends
 """
 
 
