@@ -139,6 +139,8 @@ def inputs(case: Case, unit: int, device: str = "cpu") -> tuple[Mask, dict[str, 
         made = made.masked_fill(q_dead if name in ("q", "do") else k_dead, torch.nan)
         tensors[name] = LAYOUTS[case.layout](made.to(device))
     bias = BIASES[case.bias](sizes)
+    if isinstance(bias, T5Bias):
+        bias = T5Bias(bias.table.to(device), bias.bidirectional, bias.max_distance)
     return mask, tensors, bias.to(device) if isinstance(bias, Tensor) else bias
 
 
