@@ -22,14 +22,16 @@ paper = $(or $(alias_$(subst -,_,$*)),$(subst -,_,$*))
 papers = $(patsubst reproductions/%/published.yaml,%,$(wildcard reproductions/*/published.yaml))
 comma = ,
 scale = scale=$(or $(SCALE),small)
-tables = $(or $(TABLE),$(patsubst conf/table/%.yaml,%,$(wildcard conf/table/$(paper)_*.yaml)))
+# $(call tables,scale=...): those of the paper; some run at the paper scale alone
+tables = $(or $(TABLE),$(patsubst conf/table/%.yaml,%,$(wildcard conf/table/$(paper)_*.yaml \
+	$(if $(filter scale=paper,$(1)),conf/table/paper/$(paper)_*.yaml))))
 choice = $(strip $(if $(ROW),experiment=$(paper)/$(subst $(comma),$(comma)$(paper)/,$(ROW))) \
 	$(if $(SEEDS),seed=$(SEEDS)) $(if $(FRESH),fresh=true) $(ARGS))
 measured = $(wildcard conf/bench/$(paper).yaml)
-train = failed=0; for table in $(tables); do \
+train = failed=0; for table in $(call tables,$(1)); do \
 	$(PY) -m reproductions.train -m table=$$table $(1) $(choice) || { failed=$$?; test $$failed = 1 || exit $$failed; }; done
 
-.PHONY: help setup check test bench-nmt translate clean
+.PHONY: help setup check test conformance mutants kernels-static bench-nmt bench-attention translate clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -72,6 +74,15 @@ test: $(READY)  ## all tests, on two cores
 	@cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
 		OMP_NUM_THREADS=1 TRITON_CACHE_DIR="$$cache" $(PY) -m pytest -q -n 2 $(ARGS)
 
+conformance: $(READY)  ## every attention backend against fp64: masks, dtypes, shapes; what each refuses
+	@OMP_NUM_THREADS=1 $(PY) -m tests.common.attention.conformance $(ARGS)
+
+mutants: $(READY)  ## plant faults in the kernels, see the tests catch each
+	@OMP_NUM_THREADS=1 $(PY) -m tests.mutants $(ARGS)
+
+kernels-static: $(READY)  ## compile the kernels for GPUs, without one: registers, spills, tensor-core instructions
+	@$(PY) -m common.attention.kernels $(ARGS)
+
 # Before anything is set up: a misspelt paper costs nothing.
 _known-%:
 	$(if $(filter $(paper),$(papers)),@:,$(error no paper "$(paper)"; there is: $(papers)))
@@ -85,14 +96,17 @@ repro-%: _known-% $(READY)  ## train the rows of its tables, then report
 dry-run-%: _known-% $(READY)  ## one update of every row with a made-up batch; SCALE=paper unless given
 	@$(call train,scale=$(or $(SCALE),paper) dry_run=true); exit $$failed
 
-report-%: _known-% $(READY)  ## report on the runs there are
-	@$(PY) -m reproductions.report paper=$(paper) $(scale)
+report-%: _known-% $(READY)  ## report on the runs there are; ARGS="rescore=true" under every scorer
+	@$(PY) -m reproductions.report paper=$(paper) $(scale) $(ARGS)
 
 results-%: _known-% $(READY)  ## write the report into its tracked RESULTS.md
-	@$(PY) -m reproductions.finished paper=$(paper) $(scale) && $(PY) -m reproductions.report paper=$(paper) $(scale) results=true
+	@$(PY) -m reproductions.finished paper=$(paper) $(scale) && $(PY) -m reproductions.report paper=$(paper) $(scale) results=true $(ARGS)
 
 bench-nmt: $(READY)  ## speed of training and decoding
 	@$(PY) -m reproductions.bench bench=nmt $(scale) $(ARGS)
+
+bench-attention: $(READY)  ## times and memory of attention by backend, mask and length, in one JSON file
+	@$(PY) -m common.bench attention $(ARGS)
 
 translate: $(READY)  ## translate standard input with the model of RUN
 	$(if $(RUN),,$(error give the run: make translate RUN=runs/bahdanau/small/rnnsearch_30-s1 < text))@$(PY) \

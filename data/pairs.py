@@ -25,10 +25,31 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Example(Pair):
-    """A prepared pair: the raw text and its tokens, nothing truncated."""
+    """A pair with its tokens, nothing truncated: a prepared one, or one whose source knows its tokens."""
 
     source_tokens: list[str]
     target_tokens: list[str]
+
+
+Link = tuple[int, int]
+"""Places of a source word and of a target word among the tokens, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned(Example):
+    """With word links made by hand: those that are sure, and all that are possible, the sure ones among them."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+    def __post_init__(self) -> None:
+        n, m = len(self.source_tokens), len(self.target_tokens)
+        outside = sorted((i, j) for i, j in self.possible if not (0 <= i < n and 0 <= j < m))
+        if outside or not self.sure <= self.possible:
+            raise ValueError(
+                f"{self.id}: got links {outside} outside {n} x {m} words and {len(self.sure - self.possible)} sure links "
+                "that are not possible, expected none"
+            )
 
 
 class Languages(Protocol):

@@ -17,7 +17,8 @@ from tqdm import tqdm
 
 from data.code import code_hash
 from data.fetch import new_folder, read_manifest, write_manifest
-from data.pairs import SPLITS, Counts, Pair, count, describe
+from data.gold import Links, links_of, write_links
+from data.pairs import SPLITS, Aligned, Counts, Example, Pair, count, describe
 from data.sources.base import Context, Source
 from data.tokenize import tokenize
 
@@ -73,13 +74,16 @@ def prepare(name: str, source: Source, context: Context) -> Path:
             digest = hashlib.sha256()
             datasets.disable_progress_bars()
             pairs = source.pairs(context, counts)
+            links: Links = {}
             for split in SPLITS:
                 if split in pairs or not split.endswith("_long"):
-                    rows = _rows(pairs.get(split, ()), split, context, counts, digest)
+                    rows = _rows(pairs.get(split, ()), split, context, counts, digest, links)
                     first = next(rows, None)
                     if first is None:
                         raise ValueError(f"{name}: got no pair for {split}, expected some; counts: {describe(counts)}")
                     _store(chain([first], rows), content / split, content.parent / "build")
+            if links:
+                digest.update(write_links(content, links, counts))
             write_manifest(
                 content,
                 {"name": name, "settings": settings_of(source, context), "checksum": digest.hexdigest()}
@@ -91,14 +95,22 @@ def prepare(name: str, source: Source, context: Context) -> Path:
 
 
 def _rows(
-    pairs: Iterable[Pair], split: str, context: Context, counts: Counts, digest: "hashlib._Hash"
+    pairs: Iterable[Pair], split: str, context: Context, counts: Counts, digest: "hashlib._Hash", links: Links
 ) -> Iterator[dict[str, Any]]:
-    """Tokenise; texts that repeat (one translation beside several) are tokenised once."""
+    """Tokenise what comes without tokens; texts that repeat (one translation beside several) are tokenised once.
+
+    Links made by hand go to `links`, in the order of the rows.
+    """
     tokens = lru_cache(maxsize=1 << 18)(tokenize)
     for pair in tqdm(pairs, desc=f"Tokenising {split}", unit=" pairs", unit_scale=True, disable=None):
-        row = dataclasses.asdict(pair)
-        row["source_tokens"] = tokens(pair.source, context.source_lang)
-        row["target_tokens"] = tokens(pair.target, context.target_lang)
+        row = {column: getattr(pair, column) for column in COLUMNS[:4]}
+        if isinstance(pair, Example):
+            row |= {"source_tokens": pair.source_tokens, "target_tokens": pair.target_tokens}
+        else:
+            row["source_tokens"] = tokens(pair.source, context.source_lang)
+            row["target_tokens"] = tokens(pair.target, context.target_lang)
+        if isinstance(pair, Aligned):
+            links.setdefault(split, []).append(links_of(pair))
         digest.update(json.dumps([split, *(row[column] for column in COLUMNS)]).encode())
         count(counts, split, "kept")
         yield row

@@ -2,18 +2,23 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
+from numpy.typing import NDArray
 
 from data.batch import Seq2SeqBatch, shard
 from data.bucketing import BatchSize, Plan, epoch_batches, sorted_batches
 from data.corpus import Corpus, load_corpus
+from data.fetch import read_manifest
 from data.pairs import Counts, Example, describe
 from data.prepare import cache_folder, prepare, prepared_folder
 from data.sources.base import Context, Source
+from data.subword_models import joint, load_subwords, prepare_subwords, subword_folder
+from data.subwords import Subword
 from data.vocab import Vocab
 
 
@@ -32,8 +37,12 @@ class TranslationData(pl.LightningDataModule):
 
     `source_vocab_size` and `target_vocab_size` are the most frequent words of the whole train split, before the limit
     of `max_words`, so that all rows of a table share their vocabularies; special ids are not counted.
-    `max_words` limits both sides of training pairs (the paper's 30 or 50), EOS not counted; None: no limit. Dev and
-    test sets are always whole.
+    `subword` is None or {kind: bpe | unigram, size, shared}, see `data.subwords`: ids are then pieces of words, of a model
+    of the same text as the words' list; both vocabulary sizes must be its size. What counts tokens (batches, budgets,
+    perplexities) then counts pieces.
+    `max_words` limits both sides of training pairs (the paper's 30 or 50), EOS not counted; None: no limit. It counts
+    words, of subwords too, so that rows of words and of subwords train on the same pairs. Dev and test sets are always
+    whole.
     `batch` is {unit: sentences | tokens, size}, see `data.bucketing`; `pool_batches` batches are sorted together.
     `train_share` keeps that share of the training documents, a smaller share inside a larger one.
     `cache` is the folder of all data; None: $ATTN_DATA, or the user's cache folder.
@@ -58,12 +67,19 @@ class TranslationData(pl.LightningDataModule):
         train_share: float = 1.0,
         allow_newer: bool = False,
         cache: str | None = None,
+        subword: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         if not 0 < train_share <= 1:
             raise ValueError(f"data.train_share: got {train_share}, expected more than 0 and at most 1")
         if (max_words is not None and max_words < 1) or pool_batches < 1:
             raise ValueError(f"got max_words {max_words} and pool_batches {pool_batches}, expected at least 1")
+        self.subword = None if subword is None else Subword(**subword)
+        if self.subword and {source_vocab_size, target_vocab_size} != {self.subword.size}:
+            raise ValueError(
+                f"data.source_vocab_size, data.target_vocab_size: got {source_vocab_size} and {target_vocab_size}, expected "
+                f"{self.subword.size} twice, the size of data.subword"
+            )
         self.name = name
         self.pairs = source
         self.context = Context(cache_folder(cache), source_lang, target_lang, allow_newer)
@@ -84,7 +100,8 @@ class TranslationData(pl.LightningDataModule):
         # Which folder it is depends on the content if any release will do.
         unknown = downloads and self.context.allow_newer
         if not unknown and self.folder.exists():
-            return f"{self.name}: prepared in {self.folder}"
+            left = "" if self.prepared else f"; {self.subword} to be trained"
+            return f"{self.name}: prepared in {self.folder}{left}"
         what = "; ".join(map(str, downloads)) or "nothing to download"
         return f"{self.name}: {what}; to be prepared in {self.context.cache}"
 
@@ -92,12 +109,32 @@ class TranslationData(pl.LightningDataModule):
     def folder(self) -> Path:
         return prepared_folder(self.name, self.pairs, self.context)
 
+    @property
+    def subword_folder(self) -> Path | None:
+        """Where the subword models lie, known once the pairs are prepared; None for words."""
+        return subword_folder(self.folder, self.subword, self.train_share) if self.subword else None
+
+    @property
+    def prepared(self) -> bool:
+        """Whether nothing is left to be prepared."""
+        return self.folder.exists() and (self.subword_folder is None or self.subword_folder.exists())
+
     def prepare_data(self) -> None:
-        prepare(self.name, self.pairs, self.context)
+        folder = prepare(self.name, self.pairs, self.context)
+        if self.subword:
+            prepare_subwords(folder, self.subword, self.train_share)
+
+    @cached_property
+    def manifests(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Those of the prepared pairs and of the subword models, if there are any."""
+        models = self.subword_folder
+        return read_manifest(self.folder), models and read_manifest(models)
 
     def setup(self, stage: str | None = None) -> None:
         if not hasattr(self, "corpus"):
-            self.corpus = load_corpus(self.folder, self.vocab_sizes, self.max_words, self.train_share)
+            _ = self.manifests  # now, since whoever trains for days may find the folders gone
+            subwords = load_subwords(self.subword_folder) if self.subword_folder else None
+            self.corpus = load_corpus(self.folder, self.vocab_sizes, self.max_words, self.train_share, subwords)
 
     def prepare(self) -> None:
         """Fetch, prepare and load whatever is not yet there; several processes at once do no harm."""
@@ -113,9 +150,15 @@ class TranslationData(pl.LightningDataModule):
         return self.corpus.target_vocab
 
     @property
-    def checksum(self) -> str:
+    def text_checksum(self) -> str:
         """sha256 over the prepared pairs of all splits and their tokens, hex."""
-        return self.corpus.manifest["checksum"]
+        return self.manifests[0]["checksum"]
+
+    @property
+    def checksum(self) -> str:
+        """That of the text; of the text and the subword models where there are any."""
+        models = self.manifests[1]
+        return joint({"text": self.text_checksum, "subwords": models["checksum"]}) if models else self.text_checksum
 
     @property
     def counts(self) -> Counts:
@@ -123,10 +166,16 @@ class TranslationData(pl.LightningDataModule):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What to say of the data wherever a number on it is shown: name, source, licence, domain, counts, origin."""
+        """What to say of the data wherever a number on it is shown: name, source, licence, domain, counts, origin; with
+        subwords also what they are, and the checksum of the text alone, by which rows of words and of subwords compare."""
         manifest = self.corpus.manifest
         said = {key: manifest[key] for key in ("name", "licence", "domain", "provenance")}
-        return said | {"source": manifest["settings"]["source"], "counts": self.counts}
+        said |= {"source": manifest["settings"]["source"], "counts": self.counts}
+        if (models := self.manifests[1]) is None:
+            return said
+        library = f"sentencepiece {models['sentencepiece']}"
+        subwords = models["subword"] | {"checksum": models["checksum"], "library": library}
+        return said | {"text_checksum": self.text_checksum, "subwords": subwords}
 
     @property
     def splits(self) -> list[str]:
@@ -142,7 +191,7 @@ class TranslationData(pl.LightningDataModule):
 
     def describe(self) -> str:
         """What was read, left out and kept, and how batches are cut, in a line."""
-        return f"{self.name}: {describe(self.counts)}; {self.batch_size}"
+        return f"{self.name}: {describe(self.counts)}; {f'{self.subword}; ' if self.subword else ''}{self.batch_size}"
 
     # Batches
 
@@ -199,9 +248,13 @@ class TranslationData(pl.LightningDataModule):
 
         A pair whose source is blank comes too, as a lone EOS.
         """
+        return self.batches_of(split, np.arange(self.size(split)), batch or self.batch_size)
+
+    def batches_of(self, split: str, rows: NDArray[np.int64], batch: BatchSize) -> Iterator[Seq2SeqBatch]:
+        """These pairs of a split once, the longest first; `index` counts in the whole split."""
         encoded = self.corpus.splits[split].encoded
-        plan = sorted_batches(encoded.source.lengths, encoded.target.lengths, batch or self.batch_size)
-        return (encoded.batch(plan[k]) for k in range(len(plan)))
+        plan = sorted_batches(encoded.source.lengths[rows], encoded.target.lengths[rows], batch)
+        return (encoded.batch(rows[plan[k]]) for k in range(len(plan)))
 
     # Lightning
 

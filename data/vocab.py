@@ -37,6 +37,14 @@ class Vocab:
         """Ids of the tokens, UNK for a word outside the list; neither BOS nor EOS is added."""
         return [self.ids.get(token, UNK) for token in tokens]
 
-    def decode(self, ids: Iterable[int]) -> list[str]:
+    def split(self, tokens: Iterable[str]) -> list[str]:
+        """What each id of `encode` stands for, as text: here the tokens themselves."""
+        return list(tokens)
+
+    def units(self, ids: Iterable[int]) -> list[str]:
         """The words of the ids, one for one; special ids give `<pad>`, `<s>`, `</s>` and `<unk>`."""
         return [SPECIALS[i] if i < len(SPECIALS) else self.words[i - len(SPECIALS)] for i in ids]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The words that the ids make: here one for one, see `units`."""
+        return self.units(ids)

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from common.report.results import folder_name
+from common.naming import folder_name
 from reproductions.config import check, key_names, unknown
 from reproductions.provenance import NO_RESULT
 
@@ -151,4 +151,4 @@ def first_line(error: Exception) -> str:
     """The message without Hydra's hints and links."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(("To append", "full_key", "object_type", "See http"))]
-    return "; ".join(kept[:4])
+    return "; ".join(kept[:12])

@@ -27,8 +27,14 @@ class Budget(Section):
         return self
 
 
+class Averaged(Section):
+    count: StrictInt = Field(gt=0)
+    every: float = Field(gt=0, le=1)
+
+
 class Checkpoint(Section):
-    rule: Literal["best_dev_nll", "last"]
+    rule: Literal["best_dev_nll", "last", "average"]
+    average: Averaged
     dev_checks: StrictInt = Field(gt=0)
     every: StrictInt = Field(gt=0)
 
@@ -36,10 +42,20 @@ class Checkpoint(Section):
 class Decode(Section):
     beam: StrictInt = Field(gt=0)
     length_penalty: float = Field(ge=0)
+    length_rule: Literal["power", "gnmt"]
+    splits: list[str] = Field(min_length=1)
     max_ratio: float = Field(gt=0)
     max_extra: StrictInt = Field(ge=0)
     batch: StrictInt = Field(gt=0)
     heatmaps: StrictInt = Field(ge=0)
+    dictionary_pairs: StrictInt = Field(ge=0)
+    unknown: Literal["keep", "replace"]
+
+    @model_validator(mode="after")
+    def replaced_by_something(self) -> Self:
+        if self.unknown == "replace" and not self.dictionary_pairs:
+            raise ValueError("unknown: replace needs dictionary_pairs, training pairs to learn a dictionary from")
+        return self
 
 
 class Trainer(Section):
@@ -66,6 +82,7 @@ class Optim(Section):
     optimizer: dict[str, Any]
     schedule: dict[str, Any]
     clip_norm: float = Field(gt=0)
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
 
 
 class Paths(Section):
@@ -85,6 +102,7 @@ class Train(Section):
     seed: StrictInt = Field(ge=0)
     fresh: StrictBool
     dry_run: StrictBool
+    ensemble: list[str]
     budget: Budget
     checkpoint: Checkpoint
     decode: Decode
@@ -112,6 +130,8 @@ def check(config: Mapping[str, Any]) -> None:
                 problems.append(f"{where}: {item['msg']}, got {item['input']!r}")
     for section in ("data", "model", "optim"):
         problems += _check_target(section, config.get(section, {}))
+    if config.get("data", {}).get("subword") and config.get("decode", {}).get("dictionary_pairs"):
+        problems.append("decode.dictionary_pairs: a dictionary is of words, expected 0 with data.subword")
     if problems:
         raise ValueError("configuration: " + "; ".join(problems))
 

@@ -43,11 +43,17 @@ def update(module: Seq2Seq, optimizer: torch.optim.Optimizer, batch: Seq2SeqBatc
 
 def dry_run(config: dict[str, Any]) -> str:
     """Parameters, loss before and after one update. Raises if anything is not finite or does not move."""
+    if config["ensemble"]:
+        return f"{config['label']}: nothing to train; tested together: {', '.join(config['ensemble'])}"
     module = build(config)
     batch = made_up_batch(*vocabulary(config), sentences=2, words=6)
     optimizer = module.optimizer(module.parameters())
-    started = time.perf_counter()
-    losses = [update(module, optimizer, batch, bf16=False) for _ in range(2)]
+    for group in optimizer.param_groups:  # of an early update: with some schedules the rate alone means nothing
+        group["lr"] *= module.schedule(99, module.total_updates)
+    started, losses = time.perf_counter(), []
+    for _ in range(2):
+        torch.manual_seed(config["seed"])  # the same dropout, so that the losses can be compared
+        losses.append(update(module, optimizer, batch, bf16=False))
     parameters = sum(p.numel() for p in module.parameters())
     if not losses[1] < losses[0] < float("inf"):
         raise RuntimeError(f"{config['row']}: an update took the loss from {losses[0]} to {losses[1]}")

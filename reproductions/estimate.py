@@ -70,7 +70,7 @@ def duration(seconds: float) -> str:
 def model_key(job: Job) -> str:
     """Jobs with the same key take the same time."""
     data = job.config["data"] | {"seed": 0}
-    return json.dumps([data, *(job.config[key] for key in ("model", "optim", "decode", "budget"))])
+    return json.dumps([data, *(job.config[key] for key in ("model", "optim", "decode", "budget", "ensemble"))])
 
 
 def seconds(config: dict[str, Any]) -> float:
@@ -105,5 +105,6 @@ def seconds(config: dict[str, Any]) -> float:
     )
     source = config["data"]["source"]
     sentences = 3 * source["test"] if "test" in source and "test_long" in source else TEST_SENTENCES
-    translate = (time.perf_counter() - started) * sentences / decode["batch"]
-    return START + REST * CROWDED * (updates * sorted(times[1:])[1] + translate)
+    members = len(config["ensemble"])
+    translate = max(1, members) * (time.perf_counter() - started) * sentences / decode["batch"]
+    return START + REST * CROWDED * (updates * sorted(times[1:])[1] * (not members) + translate)

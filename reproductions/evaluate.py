@@ -25,8 +25,7 @@ from data.tokenize import detokenize
 from data.translation import TranslationData
 from data.vocab import BOS, EOS, UNK
 from reproductions.config import Decode
-
-TEST_SPLITS = ("test", "test_long")
+from reproductions.unknown_words import dictionary_of, replace_words
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,15 @@ class Tested:
 def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: Path, seed: int) -> Tested:
     """Writes sentences/*.jsonl and alignments.json under folder.
 
-    Three passes a test set: all sentences; those without an unknown word on either side with UNK forbidden (Table 1's
-    second column); and, as a control, all references against translations of *other* sentences of the same length.
+    Passes a test set: all sentences; the same translations with their unknown words replaced, where a dictionary is
+    learnt; sentences without an unknown word on either side with UNK forbidden (the second column of Bahdanau's Table 1);
+    and, as a control, all references against translations of *other* sentences of the same length.
     """
     module.eval()
     metrics: dict[str, dict[str, Any]] = {}
     seconds, sentences, unfinished = 0.0, 0, 0
-    for split in (name for name in TEST_SPLITS if name in data.splits):
+    dictionary = dictionary_of(module, data, settings.dictionary_pairs) if settings.dictionary_pairs else None
+    for split in (name for name in settings.splits if name in data.splits):
         examples = data.examples(split)
         nll, tokens = sentence_nll(module, data, split)
         started = time.perf_counter()
@@ -56,7 +57,16 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         seconds, sentences = seconds + time.perf_counter() - started, sentences + len(examples)
         unfinished += sum(not h.finished for h in chosen)
         everything = range(len(examples))
-        records = _records(data, examples, chosen, everything, nll, tokens)
+        words = [data.target_vocab.decode(hypothesis.tokens) for hypothesis in chosen]
+        if dictionary is not None:
+            replaced = [replace_words(e, w, h, dictionary) for e, w, h in zip(examples, words, chosen, strict=True)]
+            if settings.unknown == "replace":
+                words = replaced
+            else:
+                records = _records(data, examples, chosen, everything, nll, tokens, replaced)
+                metrics |= _score(records, f"{split}.unk_replaced")
+                _write(folder / "sentences" / f"{split}.unk_replaced.jsonl", records)
+        records = _records(data, examples, chosen, everything, nll, tokens, words)
         metrics |= _score(records, split)
         metrics[f"{split}/perplexity"] = _plain(perplexity(nll=nll, tokens=tokens))
         _write(folder / "sentences" / f"{split}.jsonl", records)
@@ -64,15 +74,20 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         known = [i for i, record in enumerate(records) if not record["source_unk"] + record["reference_unk"]]
         if known:
             chosen_known = translate(module, data, split, settings, keep=known, forbid=(UNK,))
-            records = _records(data, examples, chosen_known, known, nll, tokens)
+            known_words = [data.target_vocab.decode(hypothesis.tokens) for hypothesis in chosen_known]
+            records = _records(data, examples, chosen_known, known, nll, tokens, known_words)
             metrics |= _score(records, f"{split}.no_unk")
             _write(folder / "sentences" / f"{split}.no_unk.jsonl", records)
         others = neighbours(examples)
-        records = _records(data, examples, [chosen[j] for j in others], everything, nll, tokens)
+        records = _records(
+            data, examples, [chosen[j] for j in others], everything, nll, tokens, [words[j] for j in others]
+        )
         metrics |= _score(records, f"{split}.shuffled")
         _write(folder / "sentences" / f"{split}.shuffled.jsonl", records)
-        if split == "test" and any(hypothesis.weights is not None for hypothesis in chosen):
-            (folder / "alignments.json").write_text(json.dumps(_alignments(data, chosen, settings.heatmaps, seed)))
+        if split == settings.splits[0] and any(hypothesis.weights is not None for hypothesis in chosen):
+            (folder / "alignments.json").write_text(
+                json.dumps(_alignments(data, split, chosen, settings.heatmaps, seed))
+            )
     decode = {
         "sentences": sentences,
         "seconds": seconds,
@@ -84,9 +99,9 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
     return Tested(metrics, decode, train_nll=training_nll(module, data), dev_nll=sum(dev) / len(dev))
 
 
-def check_references(data: TranslationData) -> None:
+def check_references(data: TranslationData, splits: Sequence[str]) -> None:
     """Raises ValueError for references that no score can be made of, before anything is trained."""
-    for split in (name for name in TEST_SPLITS if name in data.splits):
+    for split in (name for name in splits if name in data.splits):
         examples = data.examples(split)
         for lines in ([e.target for e in examples], [" ".join(e.target_tokens) for e in examples]):
             try:
@@ -151,6 +166,7 @@ def search(
         beam=settings.beam,
         max_len=limit,
         length_penalty=settings.length_penalty,
+        length_rule=settings.length_rule,
         forbid=forbid,
     )
 
@@ -171,23 +187,23 @@ def _records(
     where: Iterable[int],
     nll: Sequence[float],
     tokens: Sequence[int],
+    words: Sequence[Sequence[str]],
 ) -> list[dict[str, Any]]:
-    """One record a sentence, without its scores."""
+    """One record a sentence, without its scores; words: of each hypothesis."""
     records = []
-    for i, hypothesis in zip(where, chosen, strict=True):
+    for i, hypothesis, of_one in zip(where, chosen, words, strict=True):
         example = examples[i]
-        words = data.target_vocab.decode(hypothesis.tokens)
         records.append(
             {
                 "id": example.id,
                 "cluster": example.cluster,
                 "source": example.source,
                 "reference": example.target,
-                "hypothesis": detokenize(words, data.context.target_lang),
+                "hypothesis": detokenize(of_one, data.context.target_lang),
                 "source_tokens": len(example.source_tokens),
                 "source_unk": data.source_vocab.encode(example.source_tokens).count(UNK),
                 "reference_unk": data.target_vocab.encode(example.target_tokens).count(UNK),
-                "hypothesis_tok": " ".join(words),
+                "hypothesis_tok": " ".join(of_one),
                 "reference_tok": " ".join(example.target_tokens),
                 "nll": nll[i],
                 "target_tokens": tokens[i],
@@ -217,14 +233,15 @@ def _plain(score: Any) -> dict[str, Any]:
 
 
 def _alignments(
-    data: TranslationData, chosen: Sequence[Hypothesis], heatmaps: int, seed: int
+    data: TranslationData, split: str, chosen: Sequence[Hypothesis], heatmaps: int, seed: int
 ) -> dict[str, list[dict[str, Any]]]:
     """Heat maps of the first finished sentences of 8 to 16 words, and the monotonicity of every sentence."""
     drawn, monotone = [], []
-    for i, (example, hypothesis) in enumerate(zip(data.examples("test"), chosen, strict=True)):
+    for i, (example, hypothesis) in enumerate(zip(data.examples(split), chosen, strict=True)):
         if hypothesis.weights is None:
             continue
         weights = hypothesis.weights.double().cpu().numpy()[: len(hypothesis.tokens)]
+        weights = distributions(weights)
         if len(weights) >= 2:
             statistic, null = monotonicity(weights, seed=(seed, i))
             monotone.append({"id": example.id, "cluster": example.cluster, "statistic": statistic, "null": null})
@@ -232,12 +249,18 @@ def _alignments(
             drawn.append(
                 {
                     "id": example.id,
-                    "source": [*example.source_tokens, "</s>"],
-                    "target": data.target_vocab.decode(hypothesis.tokens),
+                    "source": [*data.source_vocab.split(example.source_tokens), "</s>"],
+                    "target": data.target_vocab.units(hypothesis.tokens),
                     "weights": np.round(weights, 4).tolist(),
                 }
             )
     return {"alignments": drawn, "monotone": monotone}
+
+
+def distributions(weights: np.ndarray) -> np.ndarray:
+    """Rows that sum to 1: local attention leaves less (its Gaussian is not normalised), or nothing outside its window."""
+    total = weights.sum(1, keepdims=True)
+    return np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / weights.shape[1])
 
 
 def _write(path: Path, records: Iterable[dict[str, Any]]) -> None:

@@ -12,7 +12,9 @@ import torch
 import yaml
 from hydra.utils import instantiate
 from pytorch_lightning.callbacks import ModelCheckpoint
+from torch import nn
 
+from common.callbacks.average import Average, averaged_updates
 from common.callbacks.curves import Curves
 from common.callbacks.last import Last
 from common.callbacks.progress import Progress
@@ -21,6 +23,7 @@ from common.lit.seq2seq import Seq2Seq
 from data.translation import TranslationData
 from reproductions import provenance
 from reproductions.config import Decode
+from reproductions.ensemble import load_members, weights_of
 from reproductions.evaluate import check_references, evaluate
 
 Config = dict[str, Any]
@@ -42,6 +45,10 @@ def build(config: Config, data: TranslationData) -> Seq2Seq:
 
 def build_module(config: Config, source_words: int, target_words: int, *, total: int, dev: int) -> Seq2Seq:
     model = instantiate(config["model"], source_words=source_words, target_words=target_words)
+    return as_module(model, config, total=total, dev=dev)
+
+
+def as_module(model: nn.Module, config: Config, *, total: int, dev: int) -> Seq2Seq:
     optim = config["optim"]
     return Seq2Seq(
         model,
@@ -51,6 +58,7 @@ def build_module(config: Config, source_words: int, target_words: int, *, total:
         clip_norm=optim["clip_norm"],
         dev_sentences=dev,
         seed=config["seed"],
+        label_smoothing=optim.get("label_smoothing", 0.0),
     )
 
 
@@ -64,7 +72,7 @@ def run(config: Config, folder: Path, ablation: list[str]) -> None:
     spent = Spent(lambda: provenance.peak_memory(config["trainer"]["accelerator"]))
     result: dict[str, Any] = {}
     try:
-        result = train_and_test(config, folder, head, spent)
+        result = test_members(config, folder) if config["ensemble"] else train_and_test(config, folder, head, spent)
     except Exception as error:
         result = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
         keep_finished(folder)
@@ -86,12 +94,12 @@ def first_process() -> bool:
 
 def train(
     config: Config, folder: Path, identity: dict[str, str], spent: Spent
-) -> tuple[Seq2Seq, TranslationData, Curves]:
+) -> tuple[Seq2Seq, TranslationData, Curves, Average]:
     """Fit a row, from its last checkpoint if there is one of the same identity (and data)."""
     torch.set_num_threads(config["trainer"]["threads"])
     data: TranslationData = instantiate(config["data"])
     data.prepare()
-    check_references(data)
+    check_references(data, config["decode"]["splits"])
     module = build(config, data)
     if first_process():
         resume = resumable(folder, identity | {"data_checksum": data.checksum}, fresh=config["fresh"])
@@ -99,16 +107,17 @@ def train(
         (folder / "config.yaml").write_text(text, encoding="utf-8")
     else:  # the first process has cleared what is not to be used before it started this one
         resume = folder / "last.ckpt" if (folder / "last.ckpt").exists() else None
-    curves = Curves(folder / "curves.csv", every=50)
-    trainer = make_trainer(config, folder, module, [curves, spent])
+    curves, average = Curves(folder / "curves.csv", every=50), averaging(config, module.total_updates)
+    trainer = make_trainer(config, folder, module, [curves, spent, average])
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
     module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
-    return module, data, curves
+    return module, data, curves, average
 
 
 def train_and_test(config: Config, folder: Path, head: dict[str, Any], spent: Spent) -> dict[str, Any]:
-    module, data, curves = train(config, folder, {key: head[key] for key in ("config_hash", "source_hash")}, spent)
-    best = load_tested_weights(config, folder, module)
+    identity = {key: head[key] for key in ("config_hash", "source_hash")}
+    module, data, curves, average = train(config, folder, identity, spent)
+    best = load_tested_weights(config, folder, module, average)
     tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
     facts = training_facts(data, module, curves, best)
     for name in ("last.ckpt", "best.ckpt"):
@@ -120,6 +129,29 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any], spent: Sp
         "decode": tested.decode,
         "parameters": sum(p.numel() for p in module.parameters()),
         "train": facts | {"train_nll": tested.train_nll, "dev_nll": tested.dev_nll},
+        "data": data.record,
+    }
+
+
+def test_members(config: Config, folder: Path) -> dict[str, Any]:
+    """An ensemble of finished rows: nothing is trained."""
+    torch.set_num_threads(config["trainer"]["threads"])
+    members = weights_of(config)
+    put_aside(folder)
+    data: TranslationData = instantiate(config["data"])
+    data.prepare()
+    module = as_module(load_members(config, data), config, total=1, dev=data.size("dev"))
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
+    return {
+        "status": "ok",
+        "members": members,
+        "data_checksum": data.checksum,
+        "metrics": tested.metrics,
+        "decode": tested.decode,
+        "parameters": sum(p.numel() for p in module.parameters()),
+        "train": {"train_nll": tested.train_nll, "dev_nll": tested.dev_nll},
         "data": data.record,
     }
 
@@ -172,7 +204,13 @@ def loggers(config: Config, folder: Path) -> Any:
     return row_logger(config, folder)
 
 
-def load_tested_weights(config: Config, folder: Path, module: Seq2Seq) -> dict[str, Any]:
+def averaging(config: Config, total: int) -> Average:
+    """Adds up weights where the checkpoint rule asks for their mean, else none."""
+    rule, settings = config["checkpoint"]["rule"], config["checkpoint"]["average"]
+    return Average(averaged_updates(total, **settings) if rule == "average" else ())
+
+
+def load_tested_weights(config: Config, folder: Path, module: Seq2Seq, average: Average) -> dict[str, Any]:
     """Loads the weights that the checkpoint rule names, keeps them as tested.ckpt and returns which they are."""
     if config["checkpoint"]["rule"] == "best_dev_nll":
         best = torch.load(folder / "best.ckpt", weights_only=False)
@@ -180,6 +218,8 @@ def load_tested_weights(config: Config, folder: Path, module: Seq2Seq) -> dict[s
         update = best["global_step"]
     else:
         update = module.total_updates
+        if config["checkpoint"]["rule"] == "average":
+            average.load_mean(module)
     torch.save({"state_dict": module.state_dict()}, folder / "tested.ckpt")
     return {"rule": config["checkpoint"]["rule"], "update": update}
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from reproductions import provenance
+from reproductions import ensemble, provenance
 from reproductions.compose import Job
 
 POLL_SECONDS = 0.5
@@ -39,7 +39,16 @@ def finished(job: Job) -> bool:
         and result["config_hash"] == provenance.config_hash(job.config)
         and result["source_hash"] == provenance.source_hash(job.config)
         and same_data(job, result["data_checksum"])
+        and same_members(job, result)
     )
+
+
+def same_members(job: Job, result: dict[str, Any]) -> bool:
+    """Whether an ensemble is of the rows that lie there now; true for other rows."""
+    try:
+        return not job.config["ensemble"] or ensemble.weights_of(job.config) == result["members"]
+    except ValueError:
+        return False
 
 
 def same_data(job: Job, checksum: str) -> bool:
@@ -47,11 +56,11 @@ def same_data(job: Job, checksum: str) -> bool:
     from hydra.utils import instantiate
 
     data = instantiate(job.config["data"])
-    if not data.folder.exists():
-        if data.pairs.downloads(data.context):
-            return True
+    if not data.folder.exists() and data.pairs.downloads(data.context):
+        return True
+    if not data.prepared:
         data.prepare_data()
-    return json.loads((data.folder / "manifest.json").read_text())["checksum"] == checksum
+    return data.checksum == checksum
 
 
 def work(job: Job) -> int:
@@ -158,8 +167,9 @@ class Board:
         waiting, running = list(self.jobs), list[Running]()
         try:
             while waiting or running:
-                while waiting and len(running) < self.slots:
-                    running.append(self.start(waiting.pop(0)))
+                while len(running) < self.slots and (ready := self.ready(waiting, running)):
+                    waiting.remove(ready)
+                    running.append(self.start(ready))
                 time.sleep(POLL_SECONDS)
                 running = [one for one in running if not self.look(one)]
         finally:
@@ -168,6 +178,11 @@ class Board:
             for one in running:
                 one.process.wait()
         return self.failed
+
+    def ready(self, waiting: Sequence[Job], running: Sequence[Running]) -> Job | None:
+        """The first that can start: an ensemble waits for its members."""
+        ahead = {job.folder for job in [*waiting, *(one.job for one in running)]}
+        return next((job for job in waiting if not ahead & set(ensemble.folders(job.config).values())), None)
 
     def start(self, job: Job) -> Running:
         job.folder.mkdir(parents=True, exist_ok=True)

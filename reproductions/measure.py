@@ -2,6 +2,8 @@
 
 A paper's measurements come in parts, each a callable that gives samples by row and quantity; a part that is finished for
 the same settings and sources is not measured again. All rows of a part are measured in turns, in this one process.
+A part may also score a row that is not trained, sentence by sentence: its row then has, under `scored`, `facts` for
+result.json and `lines`, records by file.
 """
 
 import hashlib
@@ -18,13 +20,14 @@ import yaml
 from filelock import FileLock, Timeout
 from hydra.utils import instantiate
 
-from common.report.results import folder_name
+from common.naming import folder_name
 from reproductions import provenance
 from reproductions.job import write_json
 
 Config = dict[str, Any]
 Rows = Mapping[str, Mapping[str, Any]]
 """row -> quantity -> {"unit", "at": {point: [repeats]}, "refused": {point: reason}}."""
+SCORED = "scored"
 
 
 def run(config: Config, ablation: Sequence[str]) -> int:
@@ -94,7 +97,10 @@ def write_row(
     place = folder / folder_name(named["row"], config["seed"])
     place.mkdir(exist_ok=True)
     samples = {name: s for part in parts.values() for name, s in part["rows"].get(row, {}).items()}
+    scored = samples.pop(SCORED, {"facts": {}, "lines": {}})
     write_json(place / "samples.json", samples)
+    for name, records in scored["lines"].items():
+        write_lines(place / name, records)
     (place / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     spent = {
         "started": started,
@@ -102,4 +108,9 @@ def write_row(
         "peak_memory_bytes": max((part["peak_memory_bytes"] for part in parts.values()), default=0),
     }
     status = {"status": "failed", "error": failed} if failed else {"status": "ok"}
-    write_json(place / "result.json", provenance.head(named, ablation) | spent | status)
+    write_json(place / "result.json", provenance.head(named, ablation) | scored["facts"] | spent | status)
+
+
+def write_lines(file: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")

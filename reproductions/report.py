@@ -1,7 +1,9 @@
-"""python -m reproductions.report paper=bahdanau scale=small [runs=runs] [out=FOLDER] [results=true]
+"""python -m reproductions.report paper=bahdanau scale=small [runs=runs] [out=FOLDER] [rescore=true] [results=true]
 
 Joins reproductions/<paper>/published.yaml, claims.yaml and measured/*.json with the runs, prints the table and the
-verdicts, and writes RESULTS.md, results.csv and report.html. Needs neither torch nor a network. results=true also
+verdicts, and writes RESULTS.md, results.csv and report.html. Needs neither torch nor a network. rescore=true scores the
+stored translations again, without a model: it refuses runs whose stored statistics their texts do not give, and shows
+the same translations under every scorer that published numbers name. results=true also
 updates the tracked reproductions/<paper>/RESULTS.md and README.md (of smoke runs a page of its own, RESULTS.smoke.md),
 and refuses runs that are not those of the commit.
 Exit code: 0; 1 if a row failed or was refused; 2 for a wrong argument. A broken claim is a verdict, not an error.
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from common.report.claims import load_claims
 from common.report.elsewhere import load_benches
-from common.report.join import build_report
+from common.report.join import build_report, mixed_data
 from common.report.measures import SCALES
 from common.report.published import load_published
 from common.report.render.long_csv import long_csv
@@ -32,7 +34,7 @@ from common.report.views import Report
 ROOT = Path(__file__).resolve().parent.parent
 # May differ from the commit while results are updated: it is what the update writes.
 GENERATED = ("README.md", "RESULTS.md", "RESULTS.smoke.md")
-KEYS = ("paper", "scale", "runs", "out", "results")
+KEYS = ("paper", "scale", "runs", "out", "rescore", "results")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Arguments:
     scale: str
     runs: Path
     out: Path
+    rescore: bool
     results: bool
 
 
@@ -59,9 +62,9 @@ def parse(argv: Sequence[str], root: Path = ROOT) -> Arguments:
     papers = sorted(path.parent.name for path in (root / "reproductions").glob("*/published.yaml"))
     paper = _choice("paper", given.get("paper"), papers)
     scale = _choice("scale", given.get("scale", "small"), SCALES)
-    results = _choice("results", given.get("results", "false"), ("true", "false")) == "true"
+    rescore, results = (_choice(key, given.get(key, "false"), ("true", "false")) == "true" for key in KEYS[-2:])
     runs = Path(given.get("runs", root / "runs"))
-    return Arguments(paper, scale, runs, Path(given.get("out", runs / paper / scale)), results)
+    return Arguments(paper, scale, runs, Path(given.get("out", runs / paper / scale)), rescore, results)
 
 
 def _choice(key: str, value: str | None, choices: Sequence[str]) -> str:
@@ -72,15 +75,21 @@ def _choice(key: str, value: str | None, choices: Sequence[str]) -> str:
     return value
 
 
-def make_report(paper: str, scale: str, runs: Path, source_hash: SourceHash, root: Path = ROOT) -> Report:
+def make_report(
+    paper: str, scale: str, runs: Path, source_hash: SourceHash, root: Path = ROOT, *, again: bool = False
+) -> Report:
     """Join published.yaml, claims.yaml, the runs and what was measured elsewhere (measured/*.json).
 
-    `source_hash(config)` is that of the present code it runs.
+    `source_hash(config)` is that of the present code it runs; `again`: score the stored sentences again.
     """
     folder = root / "reproductions" / paper
     published = load_published(folder / "published.yaml")
     claims = load_claims(folder / "claims.yaml", published)
     results = load_results(runs, paper, scale, source_hash)
+    if again:
+        from reproductions.rescore import rescore  # sacreBLEU: no other report waits for it
+
+        print(f"scored again: {rescore(results)} files of sentences", flush=True)
     return build_report(published, claims, results, benches=load_benches(folder / "measured"))
 
 
@@ -161,9 +170,8 @@ def refusals(report: Report, state: GitState) -> list[str]:
             reasons.append(f"{run.folder.name}: made outside a checkout")
         elif not state.contains(str(commit)):
             reasons.append(f"{run.folder.name}: made at commit {commit}, which this history does not hold")
-    checksums = {run.field("data_checksum") for run in runs if run.ok} - {None}  # a measured row has none
-    if len(checksums) > 1:
-        reasons.append(f"runs on different data: checksums {', '.join(sorted(checksums))}")
+    for checksums, titles in mixed_data(report.published, report.results, ablations=False).items():
+        reasons.append(f"{titles}: runs on different data: checksums {checksums}")
     return reasons
 
 
@@ -171,7 +179,8 @@ def run(argv: Sequence[str], source_hash: SourceHash, root: Path = ROOT) -> int:
     """The command; returns its exit code."""
     try:
         arguments = parse(argv, root)
-        report = make_report(arguments.paper, arguments.scale, arguments.runs, source_hash, root)
+        chosen = arguments.paper, arguments.scale, arguments.runs
+        report = make_report(*chosen, source_hash, root, again=arguments.rescore)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -3,15 +3,11 @@
 Translates standard input line by line with the weights that were tested. Blank lines stay blank, nothing is cut.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-import yaml
-from hydra.utils import instantiate
 
 from common.lit.seq2seq import Seq2Seq
 from data.text import map_nonblank, read_lines
@@ -20,30 +16,9 @@ from data.translation import TranslationData
 from data.vocab import EOS, PAD
 from reproductions.config import Decode
 from reproductions.evaluate import search
-from reproductions.job import build_module
+from reproductions.stored import load
 
 AT_A_TIME = 32
-
-
-def load(folder: Path) -> tuple[Seq2Seq, TranslationData, dict[str, Any]]:
-    """Model, data (for its vocabularies) and configuration of a finished run. Raises ValueError if it is none."""
-    for name in ("config.yaml", "tested.ckpt", "result.json"):
-        if not (folder / name).is_file():
-            raise ValueError(
-                f"{folder} has no {name}: expected the folder of a finished run, runs/<paper>/<scale>/<row>-s<seed>"
-            )
-    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    data: TranslationData = instantiate(config["data"])
-    data.prepare()
-    trained = json.loads((folder / "result.json").read_text(encoding="utf-8"))["data_checksum"]
-    if data.checksum != trained:
-        raise ValueError(
-            f"{folder} was trained on data {trained[:12]}, {data.folder} holds {data.checksum[:12]}: its vocabularies "
-            "would be others. Restore the data, or train again."
-        )
-    module = build_module(config, len(data.source_vocab), len(data.target_vocab), total=1, dev=data.size("dev"))
-    module.load_state_dict(torch.load(folder / "tested.ckpt", weights_only=False)["state_dict"])
-    return module.eval(), data, config
 
 
 def translate(lines: Sequence[str], module: Seq2Seq, data: TranslationData, decode: Decode) -> list[str]:

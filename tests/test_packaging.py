@@ -193,6 +193,8 @@ def test_choices_reach_the_commands(commands):
         "reproductions.finished paper=bahdanau scale=small",
         "reproductions.report paper=bahdanau scale=small results=true",
     ]
+    again = "reproductions.report paper=bahdanau scale=small rescore=true"
+    assert commands("report-bahdanau", "ARGS=rescore=true")[0] == [again]
     assert commands("results-bahdanau", fails="finished")[0] == ["reproductions.finished paper=bahdanau scale=small"]
     dry = "reproductions.train -m table=bahdanau_2 scale=paper dry_run=true"
     assert commands("dry-run-bahdanau", "TABLE=bahdanau_2")[0] == [dry]

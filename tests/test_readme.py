@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -76,6 +77,16 @@ def test_smoke_commands_run_and_add_their_line(command: str, copy: Path) -> None
     arguments = shlex.split(command)
     line = next(a for a in arguments if a.startswith("ARGS="))[5:].split()[-1].removeprefix("ablation=")
     assert f"RNNsearch-50+{line}" in done.stdout
+
+
+def test_the_python_example_runs() -> None:
+    """As it stands; the last query of each head sees itself and the 128 keys before it."""
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names: dict = {}
+    exec(block, names)  # noqa: S102 - the README is ours
+    q, k, v, out = (names[name].double() for name in ("q", "k", "v", "out"))
+    weights = (q[0, :, -1:] @ k[0, :, -129:].mT / 8).softmax(-1)
+    torch.testing.assert_close(out[0, :, -1:], weights @ v[0, :, -129:], atol=1e-5, rtol=1e-5)
 
 
 def test_targets_named_in_the_text_exist() -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from common.attention.additive import additive_attention
 from common.attention.layouts import Blocks, Packed, Padding, Random
 from common.attention.masks import And, Causal, Dilated, Full, Global, Mask, Or, Window
 from common.attention.positions import Alibi, RelativeBias, T5Bias, alibi_slopes, rotary
@@ -20,7 +21,8 @@ BACKENDS = ("reference", "sdpa", "flex", "chunked", "triton")
 
 __all__ = [
     "BACKENDS", "Alibi", "And", "Attended", "Blocks", "Causal", "Dilated", "Full", "Global", "Mask", "Or", "Packed",
-    "Padding", "Random", "RelativeBias", "T5Bias", "Window", "alibi_slopes", "attention", "merge", "rotary", "unsupported",
+    "Padding", "Random", "RelativeBias", "T5Bias", "Window", "additive_attention", "alibi_slopes", "attention", "merge",
+    "rotary", "unsupported",
 ]  # fmt: skip
 
 
@@ -71,7 +73,7 @@ def attention(
         raise ValueError(f"backend: got {backend!r}, expected one of {', '.join(BACKENDS)}")
     if torch.is_autocast_enabled(q.device.type):
         dtype = torch.get_autocast_dtype(q.device.type)
-        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+        q, k, v = (t.to(dtype) if t.is_floating_point() else t for t in (q, k, v))
     seed = dropout_seed
     if seed is None:
         seed = int(torch.randint(1 << 62, ())) if dropout_p else 0

@@ -1,6 +1,6 @@
 """Additive attention over a whole sentence: Bahdanau et al. 2014, section 3.1, where all queries are known at once.
 
-from common.attention.additive import additive_attention
+from common.attention import additive_attention
 context = additive_attention(states @ w_a, annotations @ u_a, annotations, v_a, mask=real, backend="triton")
 """
 
@@ -36,7 +36,7 @@ def additive_attention(query: Tensor, keys: Tensor, values: Tensor, v: Tensor, *
         raise ValueError(f"backend: got {backend!r}, expected one of {', '.join(BACKENDS)}")
     if torch.is_autocast_enabled(query.device.type):
         dtype = torch.get_autocast_dtype(query.device.type)
-        query, keys, values, v = query.to(dtype), keys.to(dtype), values.to(dtype), v.to(dtype)
+        query, keys, values, v = (t.to(dtype) if t.is_floating_point() else t for t in (query, keys, values, v))
     _check(query, keys, values, v, mask)
     if backend == "triton":
         if reason := _unsupported(query):

@@ -120,6 +120,10 @@ class Padding(Mask):
         if self.keep.shape[1] != lk:
             raise ValueError(f"Padding: got a mask of {self.keep.shape[1]} keys, expected {lk}")
 
+    def dense(self, lq: int, lk: int, device: torch.device | str = "cpu") -> Tensor:
+        keep = self.keep.to(device)[:, None, None].expand(-1, 1, lq, lk)  # at once: the inherited one goes row by row
+        return keep[0, 0] if self.groups == (1, 1) else keep
+
     def allowed(self, i: Tensor, j: Tensor, lq: int, lk: int) -> Tensor:
         return self.keep[0].to(j.device)[j.clamp(max=lk - 1)] & (i >= 0)
 

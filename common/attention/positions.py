@@ -76,7 +76,7 @@ class T5Bias(RelativeBias):
 
     def values(self, distance: Tensor) -> Tensor:
         bucket = t5_bucket(distance, len(self.table), self.bidirectional, self.max_distance)
-        return self.table[bucket.to(self.table.device)].t()
+        return self.table.to(distance.device)[bucket].t()
 
 
 def t5_bucket(distance: Tensor, buckets: int, bidirectional: bool, max_distance: int) -> Tensor:
@@ -108,9 +108,17 @@ def rotary(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
     if size % 2:
         raise ValueError(f"rotary: got a head dimension of {size}, expected an even one")
     wide = x.double() if x.dtype == torch.float64 else x.float()
-    rate = base ** (-torch.arange(0, size, 2, device=x.device, dtype=torch.float64) / size)
-    angle = (positions[..., None].double() * rate).to(wide.dtype)
-    cos, sin = angle.cos(), angle.sin()
+    cos, sin = (turns.to(wide.dtype) for turns in rotary_turns(positions, size, base))
     even, odd = wide[..., 0::2], wide[..., 1::2]
     turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
     return turned.flatten(-2).to(x.dtype)
+
+
+def rotary_turns(positions: Tensor, size: int, base: float = 10000.0) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of positions * base^(-2i / size), (*positions.shape, size / 2).
+
+    In fp64: in fp32 an angle of a million is off by up to 0.03.
+    """
+    rate = base ** (-torch.arange(0, size, 2, device=positions.device, dtype=torch.float64) / size)
+    angle = positions[..., None].double() * rate
+    return angle.cos(), angle.sin()

@@ -1,6 +1,8 @@
 """What a backend is asked, checked once, and what it answers."""
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -71,8 +73,12 @@ def check(r: Request) -> None:
         )
     if r.q.shape[3] != r.k.shape[3] or not r.q.shape[3]:
         raise ValueError(f"head_dim of q and k: got {r.q.shape[3]} and {r.k.shape[3]}, expected the same, 1 or more")
-    if not r.k.shape[1] or heads % r.k.shape[1]:
-        raise ValueError(f"heads: got {heads} of q and {r.k.shape[1]} of k and v, expected these to divide those")
+    if not r.v.shape[3]:
+        raise ValueError("head_dim of v: got 0, expected 1 or more")
+    if not heads or not r.k.shape[1] or heads % r.k.shape[1]:
+        raise ValueError(
+            f"heads: got {heads} of q and {r.k.shape[1]} of k and v, expected these to divide those, 1 or more of each"
+        )
     if not isinstance(r.mask, Mask):
         raise ValueError(  # noqa: TRY004 - one kind of error for every argument
             f"mask: got {type(r.mask).__name__}, expected a Mask such as Causal(), Padding(keep) or Blocks(table, block)"
@@ -82,6 +88,10 @@ def check(r: Request) -> None:
         if r.bias.heads != heads:
             raise ValueError(f"bias: got one of {r.bias.heads} heads, expected {heads}")
     elif r.bias is not None:
+        if not isinstance(r.bias, Tensor):
+            raise ValueError(  # noqa: TRY004 - one kind of error for every argument
+                f"bias: got {type(r.bias).__name__}, expected a tensor, or a RelativeBias such as Alibi or T5Bias"
+            )
         sizes = tuple(r.bias.shape)
         if r.bias.ndim != 4 or any(n not in (1, whole) for n, whole in zip(sizes, r.shape, strict=True)):
             raise ValueError(f"bias: got shape {sizes}, expected {r.shape} with any size 1 in its place")
@@ -89,7 +99,9 @@ def check(r: Request) -> None:
             raise ValueError(f"bias: got {r.bias.device}, expected {r.q.device} as q")
         if not r.bias.is_floating_point():
             raise ValueError(f"bias: got {r.bias.dtype}, expected floating point; what may be seen is for mask=")
+    if not isinstance(r.scale, Real) or not 0 <= r.scale < math.inf:  # a tensor would lose its gradient in the kernels
+        raise ValueError(f"scale: got {r.scale}, expected a finite number, 0 or more")
     if not 0 <= r.dropout_p < 1:
         raise ValueError(f"dropout_p: got {r.dropout_p}, expected from 0 to below 1")
-    if not 0 <= r.seed < 1 << 63:
-        raise ValueError(f"dropout_seed: got {r.seed}, expected from 0 to below 2^63")
+    if not isinstance(r.seed, int) or not 0 <= r.seed < 1 << 63:
+        raise ValueError(f"dropout_seed: got {r.seed}, expected an integer from 0 to below 2^63")

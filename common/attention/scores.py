@@ -20,6 +20,10 @@ from torch import Tensor
 
 def dot_score(query: Tensor, keys: Tensor) -> Tensor:
     """Luong et al. 2015, section 3.1, "dot": ``h_t^T h_s``."""
+    if (
+        query.ndim > 1 and keys.ndim == query.ndim + 1 and keys.shape[-3] == 1
+    ):  # several queries of the same keys: one product
+        return query @ keys.squeeze(-3).mT
     return (keys @ query.unsqueeze(-1)).squeeze(-1)
 
 

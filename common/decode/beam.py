@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from common.decode.hypotheses import Pool, Trace
+from common.decode.hypotheses import LENGTH_RULES, LengthRule, Pool, Trace, length_norm
 from common.decode.types import Hypothesis, State, StepModel
 
 NEG_INF = float("-inf")
@@ -22,6 +22,7 @@ def beam_search(
     max_len: int | Tensor,
     beam: int = 1,
     length_penalty: float = 0.0,
+    length_rule: LengthRule = "power",
     min_len: int = 0,
     forbid: Sequence[int] = (),
     n_best: int = 1,
@@ -30,14 +31,15 @@ def beam_search(
     """The n_best translations of each sentence, best first: up to n_best finished ones, then unfinished ones.
 
     At each step the `beam` best continuations that do not end are kept alive, and those of the `beam` best that do end
-    are put aside. A sentence is over when no live hypothesis can still enter its n-best list: log-probs only fall, so
-    the best score that a live one can reach is log_prob / max_len ** length_penalty. Sentences that are over leave the
-    batch, and a sentence is translated the same way whatever else is in it.
+    are put aside. A sentence is over when no live hypothesis can still enter its n-best list: log-probs only fall and what
+    they are divided by never does, so the best score that a live one can reach is its log-prob over the norm of max_len.
+    Sentences that are over leave the batch, and a sentence is translated the same way whatever else is in it.
 
     Args:
         source, source_mask: (B, S); every source has at least one real position (its EOS).
         max_len: most target words, EOS counted; one number or (B,). What has not ended by then is unfinished.
-        length_penalty: alpha in log_prob / length ** alpha; 0 ranks by log-prob alone.
+        length_penalty: alpha in log_prob / length ** alpha; 0 ranks by log-prob alone. length_rule "gnmt": in log_prob /
+            ((5 + length) / 6) ** alpha. The length counts EOS.
         min_len: fewest target words, EOS not counted.
         forbid: words never chosen, such as UNK; `bos` and `pad` never are.
 
@@ -46,7 +48,7 @@ def beam_search(
             not (batch, beam, ...), and a sentence for which no word at all is possible.
     """
     limit = _limits(max_len, source, min_len)
-    _check_settings(source, source_mask, eos, beam, length_penalty, forbid, n_best)
+    _check_settings(source, source_mask, eos, beam, length_penalty, length_rule, forbid, n_best)
     banned = torch.tensor(sorted({bos, pad, *forbid} - {eos}), device=source.device)
     without_eos = torch.cat([banned, banned.new_tensor([eos])])
 
@@ -59,22 +61,23 @@ def beam_search(
     while len(rows):
         length += 1
         _check_state(state, tokens)
+        norm = length_norm(length, length_penalty, length_rule)
         log_probs, state, weights = model.step(memory, state, tokens)
         scores, parents, words = _continuations(live, log_probs, beam, banned if length > min_len else without_eos)
 
         ends = words == eos
         at_end = torch.where(ends, scores, NEG_INF)[:, :beam]
-        pool.offer(rows, at_end, length, length_penalty, tokens=length - 1, slot=parents[:, :beam], finished=True)
+        pool.offer(rows, at_end, norm, tokens=length - 1, slot=parents[:, :beam], finished=True)
 
         kept = ends.to(torch.int8).argsort(dim=1, stable=True)[:, :beam]  # those that go on, still best first
         live = scores.masked_fill(ends, NEG_INF).gather(1, kept)
         parents, tokens = parents.gather(1, kept), words.gather(1, kept)
         trace.add(rows, parents, tokens, weights)
 
-        bound = live[:, 0] / limit.to(live.dtype) ** length_penalty
+        bound = live[:, 0] / length_norm(limit.to(live.dtype), length_penalty, length_rule)
         over = (pool.worst(rows) >= bound) | (limit <= length)
         slots = torch.arange(live.shape[1], device=live.device).expand_as(live)
-        pool.offer(rows[over], live[over], length, length_penalty, tokens=length, slot=slots[over], finished=False)
+        pool.offer(rows[over], live[over], norm, tokens=length, slot=slots[over], finished=False)
         go_on = (~over).nonzero().squeeze(1)
         state = _reorder(state, go_on, parents[go_on])
         if len(go_on) < len(rows):
@@ -119,7 +122,14 @@ def _limits(max_len: int | Tensor, source: Tensor, min_len: int) -> Tensor:
 
 
 def _check_settings(
-    source: Tensor, mask: Tensor, eos: int, beam: int, length_penalty: float, forbid: Sequence[int], n_best: int
+    source: Tensor,
+    mask: Tensor,
+    eos: int,
+    beam: int,
+    length_penalty: float,
+    length_rule: str,
+    forbid: Sequence[int],
+    n_best: int,
 ) -> None:
     if source.ndim != 2 or source.shape != mask.shape or mask.dtype != torch.bool:
         raise ValueError(
@@ -130,6 +140,8 @@ def _check_settings(
         raise ValueError(f"need 1 <= n_best <= beam; got n_best {n_best}, beam {beam}")
     if length_penalty < 0:
         raise ValueError(f"length_penalty must be at least 0 (it divides by length ** penalty); got {length_penalty}")
+    if length_rule not in LENGTH_RULES:
+        raise ValueError(f"length_rule: got {length_rule!r}, expected one of {', '.join(LENGTH_RULES)}")
     if eos in forbid:
         raise ValueError(f"EOS ({eos}) is in forbid: nothing could end; use min_len to forbid short translations")
 

@@ -1,10 +1,21 @@
 """Book-keeping of a beam search: the best complete hypotheses, and the path back to their words."""
 
+from typing import Literal, get_args
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from common.decode.types import Hypothesis
+
+LengthRule = Literal["power", "gnmt"]
+LENGTH_RULES: tuple[LengthRule, ...] = get_args(LengthRule)
+
+
+def length_norm(length: int | Tensor, alpha: float, rule: LengthRule) -> float | Tensor:
+    """What the log-prob of a hypothesis of this length is divided by: power: length^alpha; gnmt: ((5 + length) / 6)^alpha
+    (Wu et al. 2016, equation 14). It never falls with the length."""
+    return (length if rule == "power" else (5 + length) / 6) ** alpha
 
 
 class Pool:
@@ -24,11 +35,12 @@ class Pool:
         }
 
     def offer(
-        self, rows: Tensor, log_prob: Tensor, length: int, alpha: float, *, tokens: int, slot: Tensor, finished: bool
+        self, rows: Tensor, log_prob: Tensor, norm: float | Tensor, *, tokens: int, slot: Tensor, finished: bool
     ) -> None:
-        """Merge candidates (len(rows), C) of one length into the lists of these sentences; -inf is no candidate."""
+        """Merge candidates (len(rows), C) of one length, whose `length_norm` is norm, into the lists of these sentences;
+        -inf is no candidate."""
         new = {
-            "score": log_prob / length**alpha,
+            "score": log_prob / norm,
             "log_prob": log_prob,
             "tokens": torch.full_like(slot, tokens),
             "slot": slot,

@@ -37,7 +37,7 @@ class Hypothesis:
     log_prob: float
     """Sum of the natural log-probs of the words, and of EOS if it is finished."""
     score: float
-    """log_prob / length ** length_penalty; the length counts EOS if it is finished."""
+    """log_prob / length ** length_penalty, or as another length_rule has it; the length counts EOS if it is finished."""
     weights: Tensor | None
     """Attention (length, real source words) of the very path that was chosen; the last row of a finished one is EOS's.
     Columns of padding are cut, so it does not depend on the batch."""

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from common.decode.types import StepModel
-from common.metrics.perplexity import TokenLoss
+from common.metrics.token_loss import TokenLoss
 from data.batch import Seq2SeqBatch
 
 
@@ -30,7 +30,8 @@ class Seq2Seq(LightningModule):
     """optimizer: parameters -> Optimizer; schedule: (update, total updates) -> factor of its rate.
 
     The loss of an update is the mean over the real target tokens of the whole update: all ranks and all accumulated
-    micro-batches. Randomness (dropout) of an update is a function of seed and update alone, so that a resumed run
+    micro-batches. label_smoothing is of this loss alone; every nll that is reported, of training too, is that of the
+    right words. Randomness (dropout) of an update is a function of seed and update alone, so that a resumed run
     repeats it. A gradient that is not finite stops the run before it reaches the weights.
     """
 
@@ -44,8 +45,12 @@ class Seq2Seq(LightningModule):
         clip_norm: float,
         dev_sentences: int,
         seed: int,
+        label_smoothing: float = 0.0,
     ) -> None:
         super().__init__()
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing: got {label_smoothing}, expected from 0 to below 1")
+        self.label_smoothing = label_smoothing
         self.model = model
         self.optimizer, self.schedule = optimizer, schedule
         self.total_updates, self.clip_norm, self.seed = total_updates, clip_norm, seed
@@ -56,21 +61,33 @@ class Seq2Seq(LightningModule):
         """The model as the decoder asks it."""
         return cast(StepModel, self.model)
 
+    def logits(self, batch: Seq2SeqBatch) -> tuple[Tensor, Tensor]:
+        """Logits (N, V) and right words (N,) of the N real target tokens, in the order of target_mask."""
+        logits = self.model(batch.source, batch.source_mask, batch.target_in, batch.target_mask)
+        return logits.float(), batch.target_out[batch.target_mask]
+
     def nll(self, batch: Seq2SeqBatch) -> Tensor:
         """Negative log-likelihood (N,) in nats of the N real target tokens, in the order of target_mask."""
-        logits = self.model(batch.source, batch.source_mask, batch.target_in, batch.target_mask)
-        return functional.cross_entropy(logits.float(), batch.target_out[batch.target_mask], reduction="none")
+        return functional.cross_entropy(*self.logits(batch), reduction="none")
+
+    def losses(self, batch: Seq2SeqBatch) -> tuple[Tensor, Tensor]:
+        """What training minimises and the nll, each (N,)."""
+        if not self.label_smoothing:
+            nll = self.nll(batch)
+            return nll, nll.detach()
+        loss, nll = smoothed(*self.logits(batch), self.label_smoothing)
+        return loss, nll.detach()
 
     def on_train_batch_start(self, batch: Seq2SeqBatch, batch_idx: int) -> None:
         torch.manual_seed((self.seed * 1_000_003 + batch_idx) * 1009 + self.global_rank)
 
     def training_step(self, batch: Seq2SeqBatch, batch_idx: int) -> dict[str, Tensor]:
-        nll = self.nll(batch).sum()
+        loss, nll = (of_tokens.sum() for of_tokens in self.losses(batch))
         # Lightning divides by the micro-batches and averages over ranks: undo both, divide by the update's tokens
         shards = self.trainer.world_size * self.trainer.accumulate_grad_batches
         if (batch_idx + 1) % self.trainer.accumulate_grad_batches == 0:
             self.trainer.datamodule.batch_done()  # type: ignore[attr-defined]
-        return {"loss": nll * shards / batch.update_tokens, "nll": nll.detach(), "tokens": batch.target_tokens}
+        return {"loss": loss * shards / batch.update_tokens, "nll": nll, "tokens": batch.target_tokens}
 
     def configure_gradient_clipping(
         self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
@@ -101,3 +118,16 @@ class Seq2Seq(LightningModule):
         optimizer = self.optimizer(self.parameters())
         schedule = LambdaLR(optimizer, lambda update: self.schedule(update, self.total_updates))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def smoothed(logits: Tensor, target: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Cross entropy against (1 - epsilon) of the right word + epsilon / V of each of all V, and the nll, (N,) each.
+
+    Szegedy et al. 2016, section 7, with the uniform distribution, as Vaswani et al. 2017, section 5.4, take it over: the
+    right word and the special ones have their share as all others. logits: (N, V), of real positions alone; target: (N,).
+    """
+    log_p = logits.log_softmax(-1)
+    nll = functional.nll_loss(log_p, target, reduction="none")
+    share = epsilon / logits.shape[-1]
+    # a sum and not a mean: its gradient is one number a row, expanded without a copy
+    return (1 - epsilon) * nll - share * log_p.sum(-1), nll

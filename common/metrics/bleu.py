@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -12,28 +13,52 @@ from common.metrics.score import Score
 
 SUBWORD = re.compile(r"@@(?=\s|$)|(?:^|\s)##\w|\N{LOWER ONE EIGHTH BLOCK}")
 MOSES_ESCAPE = re.compile(r"&(?:apos|quot|amp|lt|gt|#91|#93|#124);")
+COMPOUND = re.compile(r"(\S)-(\S)")
 ESCAPED_SHARE = 0.01
 """Of the lines; a few literal ones can be real text (of the web), escaped output has them everywhere."""
 
 
-def bleu(*, hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: Literal["none", "13a"]) -> Score:
-    """Corpus BLEU, 0-100, case-sensitive (Papineni et al., 2002).
+def bleu(
+    *,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenize: Literal["none", "13a", "intl"],
+    lowercase: bool = False,
+    smooth: Literal["exp", "none"] = "exp",
+    compounds: Literal["whole", "split"] = "whole",
+) -> Score:
+    """Corpus BLEU, 0-100 (Papineni et al., 2002).
 
     Args:
         references: streams, each with one line a hypothesis: `[reference_lines]` for a single reference.
-        tokenize: "none" scores text as tokenised by the caller, as papers did with multi-bleu.perl; "13a" takes
-            detokenised text and is what is meant by "sacreBLEU". The two are not comparable.
+        tokenize: "none" scores text as tokenised by the caller, as papers did with multi-bleu.perl; "13a" and "intl" take
+            detokenised text, and "13a" is what is meant by "sacreBLEU". No two of them are comparable.
+        smooth: "exp" as sacreBLEU; "none" as multi-bleu.perl, 0 where some order has no match. They differ nowhere else.
+        compounds: "split" also scores the parts of compounds with a hyphen, see `split_compounds`.
 
     Returns:
         statistics (sentences, 10): length of hypothesis and reference, matches of 1- to 4-grams, counts of 1- to 4-grams.
 
     Raises:
-        ValueError: if streams differ in length, or lines hold subword pieces or Moses escapes (see `check_text`).
+        ValueError: if streams differ in length, or lines hold subword pieces or Moses escapes (see `check_text`); for
+            compounds split in text that is not tokenised.
     """
     check_text(hypotheses, references)
-    return _score(
-        BLEU(tokenize=tokenize, smooth_method="exp", effective_order=False, force=True), hypotheses, references
-    )
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize, smooth_method=smooth, effective_order=False, force=True)
+    if compounds == "whole":
+        return _score(metric, hypotheses, references)
+    if tokenize != "none":
+        raise ValueError(f"compounds are split in tokenised text alone: expected tokenize='none', got {tokenize!r}")
+    score = _score(metric, split_compounds(hypotheses), [split_compounds(stream) for stream in references])
+    return replace(score, signature=f"{score.signature}|compounds:split")
+
+
+def split_compounds(lines: Sequence[str]) -> list[str]:
+    """`rich-text` as `rich ##AT##-##AT## text`: how English to German was scored from GNMT to the Transformer.
+
+    The rule is one substitution from left to right, so that of `a-b-c`, whose middle is a single character, `b-c` stays.
+    """
+    return [COMPOUND.sub(r"\1 ##AT##-##AT## \2", line) for line in lines]
 
 
 def chrf(*, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:

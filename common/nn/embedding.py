@@ -25,6 +25,7 @@ class Embedding(nn.Module):
 
     E is drawn with std d_model^(-1/2) unless `std` is given: after the scale its entries have variance 1, and logits
     h E^T of a normalised h too. Sinusoids have no longest length; learned positions have `max_length` of them.
+    shared: the E of another embedding, in place of one of its own (section 3.4).
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Embedding(nn.Module):
         scale: bool = False,
         std: float | None = None,
         dropout: float = 0.0,
+        shared: nn.Parameter | None = None,
     ) -> None:
         super().__init__()
         if positions not in ("learned", "sinusoidal", "none"):
@@ -46,27 +48,53 @@ class Embedding(nn.Module):
         spread = d_model**-0.5 if std is None else std
         self.positions = positions
         self.factor = d_model**0.5 if scale else 1.0
-        self.weight = nn.Parameter(nn.init.normal_(torch.empty(vocabulary, d_model), std=spread))
+        if shared is None:
+            shared = nn.Parameter(nn.init.normal_(torch.empty(vocabulary, d_model), std=spread))
+        assert shared.shape == (vocabulary, d_model)
+        self.weight = shared
         self.places = (
             nn.Parameter(nn.init.normal_(torch.empty(max_length, d_model), std=spread)) if max_length else None
         )
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
-        """tokens: int64 (B, T); positions: int64 (T,) or (B, T), 0 to T - 1 unless given. Returns (B, T, d_model).
+    def forward(
+        self, tokens: Tensor, positions: Tensor | None = None, *, real: Tensor | None = None, start: int = 0
+    ) -> Tensor:
+        """tokens: int64 (B, T). Returns (B, T, d_model).
 
-        Raises ValueError for more tokens than there are learned positions.
+        positions: int64 (T,) or (B, T), `start` and those that follow unless given. real: bool (B, T), in place of
+        positions: the real tokens of a row are numbered from 0, wherever its padding lies. Raises ValueError for more
+        tokens than there are learned positions, and for a position that is none of them.
         """
         x = nn.functional.embedding(tokens, self.weight) * self.factor
-        if positions is None:
-            positions = torch.arange(tokens.shape[-1], device=tokens.device)
-            if self.places is not None and tokens.shape[-1] > len(self.places):
-                raise ValueError(f"tokens: got {tokens.shape[-1]} in a row, expected at most {len(self.places)}")
-        if self.places is not None:
-            x = x + nn.functional.embedding(positions, self.places)
-        elif self.positions == "sinusoidal":
-            x = x + sinusoids(positions, x.shape[-1]).to(x.dtype)
+        if self.positions != "none":
+            if positions is not None:
+                self._check(positions)
+                x = x + self.vectors(positions).to(x.dtype)
+            else:
+                vectors = self.following(start, tokens.shape[-1]).to(x.dtype)
+                x = x + (vectors if real is None else vectors[(real.cumsum(-1) - 1).clamp(min=0)])
         return self.dropout(x)
+
+    def following(self, start: int, count: int) -> Tensor:
+        """(count, d_model): the vectors of position `start` and those that follow."""
+        if self.places is not None and start + count > len(self.places):
+            raise ValueError(f"tokens: got {start + count} in a row, expected at most {len(self.places)}, max_length")
+        return self.vectors(torch.arange(start, start + count, device=self.weight.device))
+
+    def _check(self, positions: Tensor) -> None:
+        """Raises ValueError; the lookup itself would end a process that uses a GPU, and say nothing of positions."""
+        if self.places is None or not positions.numel():
+            return
+        low, high = (int(end) for end in positions.aminmax())
+        if low < 0 or high >= len(self.places):
+            raise ValueError(f"positions: got {low} to {high}, expected 0 to {len(self.places) - 1}, below max_length")
+
+    def vectors(self, positions: Tensor) -> Tensor:
+        """(..., d_model) of positions (...)."""
+        if self.places is not None:
+            return nn.functional.embedding(positions, self.places)
+        return sinusoids(positions, self.weight.shape[1])
 
 
 class ScoreBias(nn.Module):

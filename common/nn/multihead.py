@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from common.attention import BACKENDS, Mask, RelativeBias, attention, rotary
+from common.attention.scores import masked_softmax
 from common.nn.feedforward import projection
 
 
@@ -11,9 +12,13 @@ class MultiHead(nn.Module):
     """MultiHead(X, Y) = Concat(head_1, ..., head_h) W_O, head_i = Attention(X W_Q,i, Y W_K,i, Y W_V,i).
 
     kv_heads = heads: multi-head; 1: multi-query (Shazeer 2019); between: grouped-query attention (Ainslie et al. 2023),
-    head i reads keys and values of head i // (heads / kv_heads). Which backend, which dropout and whether queries and
-    keys are turned by their positions (Su et al. 2021) is settled here; mask, bias and positions come with each call,
-    and nothing of a call is kept.
+    head i reads keys and values of head i // (heads / kv_heads). head_dim_k, head_dim_v: d_k of queries and keys and d_v of
+    values, d_model / heads unless given. Which backend, which dropout and whether queries and keys are turned by their
+    positions (Su et al. 2021) is settled here; mask, bias and positions come with each call, and nothing of a call is kept.
+
+    `extend` and `look` are the same attention one position at a time, for decoding: keys and values come from outside, and
+    each is a few plain operations whatever the backend, which with a query or two has nothing to save. Of K hypotheses a
+    sentence all are looked up in one product, and the query heads of a group too.
     """
 
     def __init__(
@@ -22,7 +27,8 @@ class MultiHead(nn.Module):
         heads: int,
         *,
         kv_heads: int | None = None,
-        head_dim: int | None = None,
+        head_dim_k: int | None = None,
+        head_dim_v: int | None = None,
         backend: str,
         scale: float | None = None,
         dropout: float = 0.0,
@@ -30,21 +36,25 @@ class MultiHead(nn.Module):
         linear_bias: bool = True,
     ) -> None:
         super().__init__()
-        if head_dim is None and d_model % heads:
-            raise ValueError(f"heads: got {heads}, expected a divisor of d_model {d_model}, or head_dim given")
+        if None in (head_dim_k, head_dim_v) and d_model % heads:
+            raise ValueError(
+                f"heads: got {heads}, expected a divisor of d_model {d_model}, or head_dim_k and head_dim_v given"
+            )
         self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
         if self.kv_heads < 1 or heads % self.kv_heads:
             raise ValueError(f"kv_heads: got {self.kv_heads}, expected a divisor of heads {heads}")
         if backend not in BACKENDS:
             raise ValueError(f"backend: got {backend!r}, expected one of {', '.join(BACKENDS)}")
-        self.head_dim = d_model // heads if head_dim is None else head_dim
-        if rotary and self.head_dim % 2:
-            raise ValueError(f"head_dim: got {self.head_dim}, expected an even one for rotary positions")
-        self.backend, self.scale, self.dropout, self.rotary = backend, scale, dropout, rotary
-        self.w_q = projection(d_model, heads * self.head_dim, bias=linear_bias)
-        self.w_k = projection(d_model, self.kv_heads * self.head_dim, bias=linear_bias)
-        self.w_v = projection(d_model, self.kv_heads * self.head_dim, bias=linear_bias)
-        self.w_o = projection(heads * self.head_dim, d_model, bias=linear_bias)
+        self.head_dim_k = d_model // heads if head_dim_k is None else head_dim_k
+        self.head_dim_v = d_model // heads if head_dim_v is None else head_dim_v
+        if rotary and self.head_dim_k % 2:
+            raise ValueError(f"head_dim_k: got {self.head_dim_k}, expected an even one for rotary positions")
+        self.backend, self.dropout, self.rotary = backend, dropout, rotary
+        self.scale = self.head_dim_k**-0.5 if scale is None else scale
+        self.w_q = projection(d_model, heads * self.head_dim_k, bias=linear_bias)
+        self.w_k = projection(d_model, self.kv_heads * self.head_dim_k, bias=linear_bias)
+        self.w_v = projection(d_model, self.kv_heads * self.head_dim_v, bias=linear_bias)
+        self.w_o = projection(heads * self.head_dim_v, d_model, bias=linear_bias)
 
     def forward(
         self,
@@ -60,10 +70,8 @@ class MultiHead(nn.Module):
         positions: (Lq,) or (B, Lq), read where rotary, 0 to Lq - 1 unless given. Returns (B, Lq, d_model). Raises
         ValueError for what the backend can't do, and for rotary positions with a memory, whose positions aren't known.
         """
-        source = x if memory is None else memory
-        q = self.w_q(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
-        k = self.w_k(source).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
-        v = self.w_v(source).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
+        q = self.w_q(x).unflatten(-1, (self.heads, self.head_dim_k)).transpose(1, 2)
+        k, v = self.keys_values(x if memory is None else memory)
         if self.rotary:
             if memory is not None:
                 raise ValueError("rotary positions: got a memory, expected attention of x to itself")
@@ -72,5 +80,47 @@ class MultiHead(nn.Module):
         dropout_p = self.dropout if self.training else 0.0
         heads = attention(
             q, k, v, mask=mask, backend=self.backend, bias=bias, scale=self.scale, dropout_p=dropout_p
-        )  # (B, H, Lq, head_dim)
+        )  # (B, H, Lq, head_dim_v)
         return self.w_o(heads.transpose(1, 2).flatten(-2))
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, Lk, d_model) to keys (B, kv_heads, Lk, head_dim_k) and values (B, kv_heads, Lk, head_dim_v)."""
+        k = self.w_k(memory).unflatten(-1, (self.kv_heads, self.head_dim_k)).transpose(1, 2)
+        v = self.w_v(memory).unflatten(-1, (self.kv_heads, self.head_dim_v)).transpose(1, 2)
+        return k, v
+
+    def extend(
+        self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention of the next position of K hypotheses a sentence to all before it and itself.
+
+        x: (B, K, d_model); keys: (B, K, kv_heads, t, head_dim_k) and values alike, of the t positions before; bias:
+        (H, 1, t + 1). Returns (B, K, d_model), and keys and values of t + 1 positions, as new tensors.
+        """
+        t = keys.shape[-2]
+        q = self.w_q(x).unflatten(-1, (self.kv_heads, -1, self.head_dim_k))  # a group's query heads are its rows
+        k = self.w_k(x).unflatten(-1, (self.kv_heads, 1, self.head_dim_k))
+        v = self.w_v(x).unflatten(-1, (self.kv_heads, 1, self.head_dim_v))
+        if self.rotary:
+            place = torch.full((1,), t, device=x.device)
+            q, k = rotary(q, place), rotary(k, place)
+        keys, values = torch.cat((keys, k), -2), torch.cat((values, v), -2)
+        scores = (q * self.scale) @ keys.mT
+        if bias is not None:
+            scores = scores + bias.reshape(self.kv_heads, -1, t + 1)
+        heads = scores.softmax(-1) @ values  # (B, K, kv_heads, H / kv_heads, head_dim_v)
+        return self.w_o(heads.flatten(-3)), keys, values
+
+    def look(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Attention of one position of K hypotheses a sentence to the memory that they share.
+
+        x: (B, K, d_model); keys, values: of `keys_values`; mask: bool (B, Lk), True = may attend. Returns (B, K, d_model)
+        and the weights (B, K, H, Lk).
+        """
+        q = (
+            self.w_q(x).unflatten(-1, (self.kv_heads, -1, self.head_dim_k)).transpose(1, 2)
+        )  # (B, kv_heads, K, group, .)
+        size = q.shape[2:4]
+        weights = masked_softmax((q * self.scale).flatten(2, 3) @ keys.mT, mask[:, None, None])
+        heads = (weights @ values).unflatten(2, size).transpose(1, 2)
+        return self.w_o(heads.flatten(-3)), weights.unflatten(2, size).transpose(1, 2).flatten(2, 3)

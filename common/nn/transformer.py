@@ -1,6 +1,7 @@
 """Transformer blocks and a decoder-only language model of them (Vaswani et al. 2017; Radford et al. 2019)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from common.nn.feedforward import Activation, FeedForward
 from common.nn.multihead import MultiHead
 
 Norm = Literal["pre", "post"]
+NormType = Literal["layer", "rms"]
 Positions = Literal["learned", "sinusoidal", "none", "rotary", "alibi", "t5"]
 POSITIONS = ("learned", "sinusoidal", "none", "rotary", "alibi", "t5")
 
@@ -21,20 +23,81 @@ def residual(kind: Norm, norm: Callable[[Tensor], Tensor], x: Tensor, sublayer: 
     return x + sublayer(norm(x)) if kind == "pre" else norm(x + sublayer(x))
 
 
+def normaliser(kind: NormType, size: int) -> nn.LayerNorm | nn.RMSNorm:
+    """layer: Ba et al. 2016; rms: Zhang and Sennrich 2019, neither a mean to take off nor a bias to add."""
+    return nn.LayerNorm(size) if kind == "layer" else nn.RMSNorm(size, eps=1e-5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockSettings:
+    """What the blocks of a stack share. kv_heads, head_dim_k, head_dim_v: as `MultiHead` has them.
+
+    positions: rotary, alibi and t5 act on the scores of a stack, the others are the embedding's. dropout: of what each
+    sublayer adds; attention_dropout: of the weights; linear_bias: of the projections of attention.
+    """
+
+    d_model: int
+    heads: int
+    d_ff: int
+    backend: str
+    kv_heads: int | None = None
+    head_dim_k: int | None = None
+    head_dim_v: int | None = None
+    norm: Norm = "post"
+    norm_type: NormType = "layer"
+    activation: Activation = "relu"
+    positions: Positions = "none"
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    linear_bias: bool = True
+
+    def __post_init__(self) -> None:
+        for name, known in (("norm", ("pre", "post")), ("norm_type", ("layer", "rms")), ("positions", POSITIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}: got {getattr(self, name)!r}, expected one of {', '.join(known)}")
+
+    def multihead(self, *, rotary: bool = False) -> MultiHead:
+        return MultiHead(
+            self.d_model,
+            self.heads,
+            kv_heads=self.kv_heads,
+            head_dim_k=self.head_dim_k,
+            head_dim_v=self.head_dim_v,
+            backend=self.backend,
+            dropout=self.attention_dropout,
+            rotary=rotary,
+            linear_bias=self.linear_bias,
+        )
+
+    def self_attention(self) -> MultiHead:
+        return self.multihead(rotary=self.positions == "rotary")
+
+    def feedforward(self) -> FeedForward:
+        return FeedForward(self.d_model, self.d_ff, activation=self.activation)
+
+    def score_bias(self, *, bidirectional: bool) -> ScoreBias | None:
+        """bidirectional: whether keys behind the query are seen, to which T5 gives buckets of their own."""
+        if self.positions not in ("alibi", "t5"):
+            return None
+        return ScoreBias(self.positions, self.heads, bidirectional=bidirectional)
+
+    def last(self) -> nn.Module:
+        """What follows the last block."""
+        return normaliser(self.norm_type, self.d_model) if self.norm == "pre" else nn.Identity()
+
+
 class Block(nn.Module):
     """Attention of a sequence to itself and a feed-forward network, each around a residual connection.
 
     `dropout` is of what each adds to x (Vaswani et al. 2017, section 5.4).
     """
 
-    def __init__(self, attention: MultiHead, feedforward: FeedForward, d_model: int, *, norm: Norm, dropout: float):
+    def __init__(self, settings: BlockSettings) -> None:
         super().__init__()
-        if norm not in ("pre", "post"):
-            raise ValueError(f"norm: got {norm!r}, expected pre or post")
-        self.norm: Norm = norm
-        self.attention, self.feedforward = attention, feedforward
-        self.norm_1, self.norm_2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.norm: Norm = settings.norm
+        self.attention, self.feedforward = settings.self_attention(), settings.feedforward()
+        self.norm_1, self.norm_2 = (normaliser(settings.norm_type, settings.d_model) for _ in range(2))
+        self.dropout = nn.Dropout(settings.dropout)
 
     def forward(
         self, x: Tensor, *, mask: Mask, bias: RelativeBias | None = None, positions: Tensor | None = None
@@ -49,48 +112,14 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """`layers` blocks, then one more LayerNorm if norm is "pre". An encoder with a padding mask, a decoder with Causal."""
+    """`layers` blocks, then one more norm if norm is "pre". An encoder with a padding mask, a decoder with Causal."""
 
-    def __init__(
-        self,
-        layers: int,
-        d_model: int,
-        heads: int,
-        kv_heads: int,
-        d_ff: int,
-        *,
-        norm: Norm,
-        activation: Activation,
-        backend: str,
-        positions: Positions = "none",
-        bidirectional: bool,
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-    ) -> None:
-        """positions: rotary, alibi and t5 act here, on the scores; the others are the embedding's. bidirectional: whether
-        keys behind the query are seen, to which T5 gives buckets of their own."""
+    def __init__(self, layers: int, settings: BlockSettings, *, bidirectional: bool) -> None:
+        """bidirectional: whether it is an encoder, whose queries see keys behind them."""
         super().__init__()
-        if positions not in POSITIONS:
-            raise ValueError(f"positions: got {positions!r}, expected one of {', '.join(POSITIONS)}")
-        self.bias = ScoreBias(positions, heads, bidirectional=bidirectional) if positions in ("alibi", "t5") else None
-        self.blocks = nn.ModuleList(
-            Block(
-                MultiHead(
-                    d_model,
-                    heads,
-                    kv_heads=kv_heads,
-                    backend=backend,
-                    dropout=attention_dropout,
-                    rotary=positions == "rotary",
-                ),
-                FeedForward(d_model, d_ff, activation=activation),
-                d_model,
-                norm=norm,
-                dropout=dropout,
-            )
-            for _ in range(layers)
-        )
-        self.last = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
+        self.bias = settings.score_bias(bidirectional=bidirectional)
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(layers))
+        self.last = settings.last()
 
     def forward(self, x: Tensor, *, mask: Mask, positions: Tensor | None = None) -> Tensor:
         """x: (B, T, d_model) to the same."""
@@ -138,20 +167,19 @@ class DecoderOnly(nn.Module):
             std=std,
             dropout=dropout,
         )
-        self.stack = Stack(
-            layers,
-            d_model,
-            heads,
-            kv_heads,
-            d_ff,
+        settings = BlockSettings(
+            d_model=d_model,
+            heads=heads,
+            kv_heads=kv_heads,
+            d_ff=d_ff,
             norm=norm,
             activation=activation,
             backend=backend,
             positions=positions,
-            bidirectional=False,
             dropout=dropout,
             attention_dropout=attention_dropout,
         )
+        self.stack = Stack(layers, settings, bidirectional=False)
         for name, module in self.stack.named_modules():
             if std is not None and isinstance(module, nn.Linear):
                 back = name.endswith(("w_o", "w_2"))

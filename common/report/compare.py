@@ -11,7 +11,7 @@ import numpy as np
 from common.report.claims import Claim, Claims
 from common.report.effects import Missing, Sample, read_systems
 from common.report.measured import measured_steps
-from common.report.measures import Field, Measure, Quantity
+from common.report.measures import PER_TOKEN, Field, Measure, Quantity
 from common.report.medians import weakest
 from common.report.results import Results, Row
 from common.report.scores import Array
@@ -76,9 +76,14 @@ def _test(claim: Claim, claims: Claims, results: Results, resamples: int) -> Out
     if len(rows) < len(claim.rows):
         absent = [row for row in claim.rows if row not in [found.id for found in rows]]
         return Outcome(claim, NOT_RUN, f"no finished run of {', '.join(absent)}")
-    checksums = {run.field("data_checksum") for row in rows for run in row.ok} - {None}  # a measured row may have none
-    if len(checksums) > 1:
+    runs = [run for row in rows for run in row.ok]
+    if len({run.text_checksum for run in runs} - {None}) > 1:  # a measured row may have none
         return Outcome(claim, NOT_RUN, "the rows were run on different data: train them again")
+    per_token = isinstance(claim.reading, Measure) and claim.reading.metric in PER_TOKEN
+    if per_token and len({run.field("data_checksum") for run in runs}) > 1:
+        return Outcome(
+            claim, NOT_RUN, "the rows count different tokens, words and pieces of them: a value per token differs"
+        )
     try:
         if isinstance(claim.reading, Quantity):
             return _of_quantity(claim, claim.reading, rows, resamples)

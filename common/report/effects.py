@@ -25,6 +25,10 @@ class Missing(Exception):
     """A value that the runs do not give; the message says why."""
 
 
+class Unscored(Missing):
+    """A score that is not stored, but that the stored sentences give."""
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
     """The items that all runs share. `sums`: per row (seeds, clusters, ranges, width + 1), the last number a count."""
@@ -77,6 +81,8 @@ def _items(run: Run, measure: Measure) -> Items:
     items = run.items(measure)
     if items is None:
         raise Missing(f"{run.folder.name} has no sentences for {measure.split}/{measure.subset}")
+    if measure.about.statistic not in items.statistics:
+        raise Unscored(f"{measure.about.label} is not stored: a report with rescore=true scores the sentences again")
     return items
 
 

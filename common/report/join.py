@@ -27,6 +27,7 @@ FACTS = {
     "domain": "data.domain",
     "data fetched": "data.provenance",
     "data counts": "data.counts",
+    "subwords": "data.subwords",
     "data checksum": "data_checksum",
     "config hash": "config_hash",
     "source hash": "source_hash",
@@ -48,7 +49,7 @@ def build_report(
     resamples: int = RESAMPLES,
 ) -> Report:
     """Join the three, and what was measured elsewhere. Raises ValueError where runs disagree on items or units."""
-    tables = [table for table in published.tables if table.measured]
+    tables = [table for table in published.tables if table.measured and not table.not_run]
     scored = [table for table in tables if any(isinstance(column.ours, Measure) for column in table.columns)]
     first = [*scored, *(table for table in tables if table.quantities)]
     plots = [(table, table.plot) for table in published.tables if table.plot]
@@ -77,7 +78,7 @@ def build_report(
         not_run=tuple(_not_run(published, results, shown)),
         shared_facts=shared,
         runs=runs,
-        warnings=tuple(_warnings(results)),
+        warnings=tuple(_warnings(published, results)),
     )
 
 
@@ -89,7 +90,7 @@ def _not_run(published: Published, results: Results, shown: set[str]) -> list[tu
             listed.append((table.title, f"no finished run at scale {results.scale} has what this figure needs"))
     rows: dict[str, str] = {}
     for table in published.tables:
-        for row in table.rows if table.measured else ():
+        for row in table.rows if table.measured and not table.not_run else ():
             if not (row.id in results.rows and results.rows[row.id].ok):
                 rows.setdefault(row.label, _why_not(table, row.id, results))
             elif table.quantities and (missing := missing_runs(table, results.rows[row.id], results.scale)):
@@ -108,10 +109,24 @@ def _why_not(table: Table, row_id: str, results: Results) -> str:
     return note(None, found) if found else f"no run at scale {results.scale}"
 
 
-def _warnings(results: Results) -> list[str]:
+def mixed_data(published: Published, results: Results, ablations: bool = True) -> dict[str, str]:
+    """Tables whose rows (and the lines that a user added to them) were run on different data: checksums -> titles."""
+    mixed: dict[str, str] = {}
+    for table in published.tables:
+        rows = [row for row in results.rows.values() if table.row(row.base or row.id) and (ablations or not row.base)]
+        found = {run.text_checksum for row in rows for run in row.ok} - {None}  # a measured row may have none
+        if len(found) > 1:
+            checksums = ", ".join(sorted(found))
+            mixed[checksums] = ", ".join(filter(None, [mixed.get(checksums), table.title]))
+    return mixed
+
+
+def _warnings(published: Published, results: Results) -> list[str]:
     warnings = recorded_mismatches(results)
-    if len({run.field("data_checksum") for run in results.runs if run.ok} - {None}) > 1:
-        warnings.append("the runs below were made on different data: their values are not comparable with each other")
+    for titles in mixed_data(published, results).values():
+        warnings.append(
+            f"{titles}: the runs were made on different data: their values are not comparable with each other"
+        )
     machines = [run.field("hardware") for run in results.runs if run.samples]
     if any(machine != machines[0] for machine in machines):
         warnings.append("rows were measured on different hardware: their values are not comparable with each other")

@@ -8,18 +8,37 @@ from dataclasses import dataclass
 from common.report import scores
 from common.report.schema import Node
 
+AER = "AER|1 - (|A&S| + |A&P|) / (|A| + |S|)|corpus sums"
 SCALES = ("smoke", "small", "paper")
 TRAINED = "trained"
 SUBSETS = {
     "all": "all sentences",
+    "unk_replaced": "unknown words replaced",
     "no_unk": "sentences without unknown words",
     "shuffled": "references against other translations",
 }
 
 
+SCORERS = {
+    "multi_bleu": "multi-bleu of tokenised text",
+    "multi_bleu_split": "multi-bleu of tokenised text, compounds split",
+    "13a": "mteval-v13a or sacreBLEU's 13a",
+    "intl": "sacreBLEU's intl",
+    "13a_lc": "13a of lower-cased text",
+    "chrf": "chrF2",
+    "unnamed": "a scorer that the paper does not name",
+}
+"""Kinds of scorers that a published number may name; values of different kinds are not compared."""
+PER_TOKEN = ("log_likelihood",)
+"""Metrics that compare only between rows that cut their text into the same tokens."""
+
+
 @dataclass(frozen=True)
 class Metric:
-    """A corpus score of the sums named `statistic`. `default_signature` is shown unless a run records one."""
+    """A corpus score of the sums named `statistic`. `default_signature` is shown unless a run records one.
+
+    `scorer`: its kind, one of SCORERS; empty for what has none.
+    """
 
     name: str
     label: str
@@ -28,23 +47,47 @@ class Metric:
     score: Callable[[scores.Array], scores.Array]
     default_signature: str
     digits: int = 2
+    scorer: str = ""
+
+
+def _bleu(
+    name: str,
+    label: str,
+    statistic: str,
+    score: Callable[[scores.Array], scores.Array],
+    scorer: str,
+    settings: str,
+    case: str = "mixed",
+) -> Metric:
+    return Metric(name, label, "BLEU", statistic, score, f"nrefs:1|case:{case}|eff:no|{settings}", scorer=scorer)
 
 
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric(
-            "bleu", "BLEU (Moses tokens)", "BLEU", "bleu", scores.bleu, "nrefs:1|case:mixed|eff:no|tok:moses|smooth:exp"
+        # Smoothing matters only where some order has no match at all: so its kind is that of multi_bleu.
+        _bleu("bleu", "BLEU (Moses tokens)", "bleu", scores.bleu, "multi_bleu", "tok:moses|smooth:exp"),
+        _bleu("multi_bleu", "multi-bleu", "bleu", scores.multi_bleu, "multi_bleu", "tok:moses|smooth:none"),
+        _bleu(
+            "bleu_atat",
+            "multi-bleu, compounds split",
+            "bleu_atat",
+            scores.multi_bleu,
+            "multi_bleu_split",
+            "tok:moses|smooth:none|compounds:split",
         ),
+        _bleu("bleu_detok", "sacreBLEU (detokenised)", "bleu_detok", scores.bleu, "13a", "tok:13a|smooth:exp"),
+        _bleu("bleu_intl", "sacreBLEU intl", "bleu_intl", scores.bleu, "intl", "tok:intl|smooth:exp"),
+        _bleu("bleu_lc", "sacreBLEU, lower-cased", "bleu_lc", scores.bleu, "13a_lc", "tok:13a|smooth:exp", case="lc"),
         Metric(
-            "bleu_detok",
-            "sacreBLEU (detokenised)",
-            "BLEU",
-            "bleu_detok",
-            scores.bleu,
-            "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp",
+            "chrf",
+            "chrF2",
+            "chrF",
+            "chrf",
+            scores.chrf,
+            "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no",
+            scorer="chrf",
         ),
-        Metric("chrf", "chrF2", "chrF", "chrf", scores.chrf, "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no"),
         Metric(
             "log_likelihood",
             "log-likelihood per token",
@@ -61,6 +104,7 @@ METRICS = {
             scores.quotient,
             "mean of statistic - null per sentence",
         ),
+        Metric("aer", "alignment error rate", "AER", "aer", scores.aer, AER, digits=3),
     )
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from common.report.measures import SCALES, SUBSETS, Measure, Quantity, Reading, read_reading
+from common.report.measures import SCALES, SCORERS, SUBSETS, Measure, Quantity, Reading, read_reading
 from common.report.schema import Node, load_yaml, near
 
 EVIDENCE = ("read", "quoted", "recalled")
@@ -19,13 +19,15 @@ PLOTS = ("length", "alignment", "quantity")
 class Column:
     """One column. `ours` says how our value is read; None where we measure nothing.
 
-    `digits`: decimals; None for three significant figures, as times and bytes range widely.
+    `digits`: decimals; None for three significant figures, as times and bytes range widely. `scorer`: the kind of the
+    one that the published values name, its own or its table's; empty where it is not stated, and not looked at.
     """
 
     id: str
     label: str
     ours: Reading | None
     digits: int | None
+    scorer: str = ""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ def load_published(path: Path) -> Published:
     """Read and check a published.yaml. Raises ValueError naming file, key and what is expected.
 
     A table with a column per point may say `points: {quantity, at: [...], unit?, factor?, digits?}` in place of, or
-    after, its `columns`; its rows then hold `points: [...]`, a value for each, null where none is printed.
+    after, its `columns`; its rows then hold `points: [...]`, a value for each, null where none is printed. A table, or
+    a column of it, may name the `scorer` of its values: only ours of the same kind are then compared with them.
     """
     node = load_yaml(path)
     published = Published(
@@ -159,7 +162,8 @@ def _table(node: Node) -> Table:
     points = _points(node.child("points")) if "points" in node.data else ()
     node.read.add("points")
     columns_node = node.child("columns", {}) if points else node.child("columns")
-    columns = (*(_column(columns_node, key) for key in columns_node.data), *points)
+    scorer = node.choice("scorer", SCORERS, "")
+    columns = (*(_column(columns_node, key, scorer) for key in columns_node.data), *points)
     if len({column.id for column in columns}) < len(columns):
         raise node.error("points", "a point is a column already: their names must differ")
     rows_node = node.child("rows")
@@ -205,7 +209,7 @@ def _points(node: Node) -> tuple[Column, ...]:
     return tuple(Column(point, point, replace(reading, at=(point,)), digits) for point in at)
 
 
-def _column(parent: Node, key: str) -> Column:
+def _column(parent: Node, key: str, scorer: str) -> Column:
     node = parent.child(key)
     ours_node = node.child("ours") if "ours" in node.data else None
     ours = read_reading(ours_node) if ours_node else None
@@ -215,7 +219,7 @@ def _column(parent: Node, key: str) -> Column:
         raise node.error("ours.at", f"expected one point, got {list(ours.at)}")
     default = ours.about.digits if isinstance(ours, Measure) else None if isinstance(ours, Quantity) else 2
     digits = node.get("digits", int, default)
-    column = Column(key, node.text("label"), ours, digits)
+    column = Column(key, node.text("label"), ours, digits, node.choice("scorer", SCORERS, scorer))
     node.read.add("ours")
     node.done()
     return column

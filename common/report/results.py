@@ -6,20 +6,19 @@ A row that is trained and scored leaves its sentences there; a row that is measu
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from common.naming import folder_name
 from common.report.measures import Field, Measure
 from common.report.samples import Samples, read_samples
 from common.report.schema import Node, load_yaml
-from common.report.sentences import Alignment, Items, item_file, read_alignments
+from common.report.scores import Array
+from common.report.sentences import Alignment, Items, item_file, read_alignments, read_sentences
 
-LONGEST_NAME = 120
 SourceHash = Callable[[Mapping[str, Any]], str]
 
 
@@ -59,6 +58,16 @@ class Run:
                 return None
             self._cache[file] = reader(file)
         return self._cache[file]
+
+    def add_statistics(self, file: Path, statistics: Mapping[str, Array], signatures: Mapping[str, str]) -> None:
+        """Take further statistics of a sentences file, a row a sentence in file order, and the scorers' signatures."""
+        items = self._cache.get(file) or read_sentences(file)
+        self._cache[file] = replace(items, statistics={**items.statistics, **statistics}, signatures=signatures)
+
+    @property
+    def text_checksum(self) -> Any:
+        """That of the pairs, whatever pieces their words are cut into; None where a measured row has no data."""
+        return self.field("data.text_checksum") or self.field("data_checksum")
 
     def alignments(self) -> list[Alignment]:
         """The drawn alignments, empty where the run has none."""
@@ -151,14 +160,6 @@ class Results:
     def runs(self) -> list[Run]:
         """Every run."""
         return [run for row in self.rows.values() for run in row.runs]
-
-
-def folder_name(row: str, seed: int) -> str:
-    """The folder of a run: its row and seed as a file name; a long row (of many overrides) is cut and told by a hash."""
-    name = re.sub(r"[^\w.+=-]", "_", row)
-    if len(name) > LONGEST_NAME:
-        name = f"{name[:LONGEST_NAME]}~{hashlib.sha256(row.encode()).hexdigest()[:8]}"
-    return f"{name}-s{seed}"
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:

@@ -32,6 +32,11 @@ def bleu(sums: Array) -> Array:
     return np.where(scored, score, 0.0)
 
 
+def multi_bleu(sums: Array) -> Array:
+    """Corpus BLEU without smoothing, as multi-bleu.perl: 0 where some order has no match. sums: as `bleu`."""
+    return np.where((sums[..., 2 : 2 + BLEU_ORDER] > 0).all(axis=-1), bleu(sums), 0.0)
+
+
 def chrf(sums: Array) -> Array:
     """Corpus chrF2, 0 to 100, as sacreBLEU computes it by default (character order 6, no words, effective order).
 
@@ -52,3 +57,12 @@ def quotient(sums: Array) -> Array:
     """Return the first sum over the second: a mean, or a rate per token. sums: (..., 2). NaN where the second is 0."""
     top, bottom = sums[..., 0], sums[..., 1]
     return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
+
+
+def aer(sums: Array) -> Array:
+    """Alignment error rate, 0 (best) to 1 (Och and Ney 2003). NaN without any link.
+
+    sums: (..., 4) = made links that are sure, made links that are possible, made links, sure links.
+    """
+    hits, links = sums[..., 0] + sums[..., 1], sums[..., 2] + sums[..., 3]
+    return 1 - np.divide(hits, links, out=np.full_like(hits, np.nan), where=links != 0)

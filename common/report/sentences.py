@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,15 @@ from common.report.scores import Array
 
 # Numbers per sentence of each statistic as the file holds it.
 WIDTHS = {"bleu": 10, "bleu_detok": 10, "chrf": 18}
+LINK_WIDTHS = {"aer": 4}
 
 
 @dataclass(frozen=True, eq=False)
 class Items:
     """Test items in file order. `statistics`: name -> (items, width) sums; `source_tokens`: (items,) words, or None.
 
-    `truncated` counts hypotheses that hit the length limit of the decoder.
+    `truncated` counts hypotheses that hit the length limit of the decoder. `signatures`: of the scorers by which the
+    texts were scored again; empty where they were not.
     """
 
     file: Path
@@ -31,18 +33,19 @@ class Items:
     source_tokens: Array | None
     statistics: Mapping[str, Array]
     truncated: int = 0
+    signatures: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_sentences(file: Path) -> Items:
     """Read sentences/<split>.jsonl. Raises ValueError naming file, line and key."""
-    nodes = [Node(record, file, f"line {number}") for number, record in _json_lines(file)]
+    nodes = [Node(record, file, f"line {number}") for number, record in json_lines(file)]
     nll = np.array([[-node.number("nll"), node.number("target_tokens")] for node in nodes]).reshape(-1, 2)
     return Items(
         file=file,
         ids=_unique([node.text("id") for node in nodes], file),
         clusters=tuple(node.text("cluster") for node in nodes),
         source_tokens=np.array([node.number("source_tokens") for node in nodes]),
-        statistics={name: _sums(nodes, name) for name in WIDTHS} | {"log_likelihood": nll},
+        statistics={name: _sums(nodes, name, width) for name, width in WIDTHS.items()} | {"log_likelihood": nll},
         truncated=sum(node.get("truncated", bool, False) for node in nodes),
     )
 
@@ -60,11 +63,25 @@ def read_monotone(file: Path) -> Items:
     )
 
 
+def read_links(file: Path) -> Items:
+    """Read links/<split>.jsonl: per sentence the sums of its word links. Raises ValueError naming file, line and key."""
+    nodes = [Node(record, file, f"line {number}") for number, record in json_lines(file)]
+    return Items(
+        file=file,
+        ids=_unique([node.text("id") for node in nodes], file),
+        clusters=tuple(node.text("cluster") for node in nodes),
+        source_tokens=np.array([node.number("source_tokens") for node in nodes]),
+        statistics={name: _sums(nodes, name, width) for name, width in LINK_WIDTHS.items()},
+    )
+
+
 def item_file(folder: Path, measure: Measure) -> tuple[Path, Callable[[Path], Items]]:
     """Return the file that a measure reads in a run's folder, and its reader."""
     if measure.metric == "monotone":
         return folder / "alignments.json", read_monotone
     suffix = "" if measure.subset == "all" else f".{measure.subset}"
+    if measure.metric in LINK_WIDTHS:
+        return folder / "links" / f"{measure.split}{suffix}.jsonl", read_links
     return folder / "sentences" / f"{measure.split}{suffix}.jsonl", read_sentences
 
 
@@ -92,14 +109,14 @@ def read_alignments(file: Path) -> list[Alignment]:
     return alignments
 
 
-def _sums(nodes: list[Node], name: str) -> Array:
+def _sums(nodes: list[Node], name: str, width: int) -> Array:
     rows = []
     for node in nodes:
         row = node.get(name, list)
-        if len(row) != WIDTHS[name]:
-            raise node.error(name, f"expected {WIDTHS[name]} numbers, got {len(row)}")
+        if len(row) != width:
+            raise node.error(name, f"expected {width} numbers, got {len(row)}")
         rows.append(row)
-    return np.array(rows, dtype=float).reshape(-1, WIDTHS[name])
+    return np.array(rows, dtype=float).reshape(-1, width)
 
 
 def _unique(ids: list[str], file: Path) -> tuple[str, ...]:
@@ -111,7 +128,8 @@ def _unique(ids: list[str], file: Path) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _json_lines(file: Path) -> list[tuple[int, Any]]:
+def json_lines(file: Path) -> list[tuple[int, Any]]:
+    """Line numbers and what they hold. Raises ValueError naming file and line."""
     records = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         try:

@@ -7,17 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from common.report.effects import Missing, field_values, mean_scores
+from common.report.effects import Missing, Unscored, field_values, mean_scores
 from common.report.facts import fact_text
 from common.report.measured_tables import missing_runs, partly_refused, quantity_cell, runs_of, units
-from common.report.measures import METRICS, Field, Measure, Quantity, Reading
+from common.report.measures import METRICS, SCORERS, Field, Measure, Quantity, Reading
 from common.report.published import Column, PublishedRow, Table
 from common.report.quantities import contrast
 from common.report.results import Results, Row
 from common.report.stats import Estimate, System, bootstrap
 from common.report.views import AblationRow, AblationsView, Cell, RowView, ScorersView, TableView
 
-SCORERS = ("bleu", "bleu_detok", "chrf")
+STORED = ("bleu", "bleu_detok", "chrf")
+LADDER = ("bleu", "multi_bleu", "bleu_atat", "bleu_detok", "bleu_intl", "bleu_lc", "chrf")
+RECOMPUTED = (*STORED, "aer")
 
 
 def table_view(table: Table, results: Results) -> TableView:
@@ -54,10 +56,20 @@ def _cell(table: Table, column: Column, published: PublishedRow, row: Row | None
     scored = isinstance(column.ours, Measure) or comparable
     if not scored or not isinstance(theirs, float) or not isinstance(cell.ours, Estimate | float):
         return cell
+    if unlike := other_scorer(column):
+        return replace(cell, unlike=unlike)
     difference = shifted(cell.ours, -theirs)
     value = difference.value if isinstance(difference, Estimate) else difference
     within = abs(value) <= table.tolerance if comparable and table.tolerance is not None else None
     return replace(cell, difference=difference, within=within)
+
+
+def other_scorer(column: Column) -> str:
+    """Why a column's values and ours do not compare; empty where they do, or where no scorer is stated."""
+    kind = column.ours.about.scorer if isinstance(column.ours, Measure) else ""
+    if not kind or column.scorer in ("", kind):
+        return ""
+    return f"published by {SCORERS[column.scorer]}, ours by {SCORERS[kind]}"
 
 
 def _value(row: Row, reading: Reading) -> Cell:
@@ -74,9 +86,11 @@ def shifted(ours: Estimate | float, by: float) -> Estimate | float:
 
 
 def measured_cell(row: Row, measure: Measure) -> Cell:
-    """The mean score over seeds with its interval; empty where a run lacks the sentences."""
+    """The mean score over seeds with its interval; empty where a run lacks the sentences, or why it was not scored."""
     try:
         (system,), _ = mean_scores([row], measure)
+    except Unscored as reason:
+        return Cell(refused=str(reason))
     except Missing:
         return Cell()
     return Cell(bootstrap([system])[0], _by_seed(row, system))
@@ -119,14 +133,21 @@ def scorers_view(table: Table, results: Results) -> ScorersView | None:
     if not measures or not rows:
         return None
     measure = measures[0]
+    names = LADDER if _rescored(rows, measure) else STORED
     views, truncated = [], {}
     for row in rows:
-        cells = tuple(measured_cell(row, Measure(name, measure.split, measure.subset)) for name in SCORERS)
+        cells = tuple(measured_cell(row, Measure(name, measure.split, measure.subset)) for name in names)
         views.append(RowView(row.id, row.label, len(row.ok), "", cells))
         truncated[row.label] = sum(items.truncated for run in row.ok if (items := run.items(measure)))
-    metrics = tuple(METRICS[name] for name in SCORERS)
-    signatures = tuple(_signature(rows, measure.split, name) for name in SCORERS)
+    metrics = tuple(METRICS[name] for name in names)
+    signatures = tuple(_rescored(rows, measure).get(name) or _signature(rows, measure.split, name) for name in names)
     return ScorersView(metrics, signatures, tuple(views), truncated)
+
+
+def _rescored(rows: list[Row], measure: Measure) -> Mapping[str, str]:
+    """Signatures of the scorers by which all runs of the rows were scored again; empty where they were not."""
+    found = [items.signatures for row in rows for run in row.ok if (items := run.items(measure))]
+    return found[0] if found and all(found) else {}
 
 
 def _signature(rows: list[Row], split: str, metric: str) -> str:
@@ -145,14 +166,14 @@ def recorded_mismatches(results: Results) -> list[str]:
     for run in (run for run in results.runs if run.ok):
         for key, entry in run.record.get("metrics", {}).items():
             split, _, metric = key.partition("/")
-            items = run.items(Measure(metric, split)) if metric in SCORERS else None
+            items = run.items(Measure(metric, split)) if metric in RECOMPUTED else None
             if items is None or not isinstance(entry, Mapping):
                 continue
-            recomputed = float(METRICS[metric].score(items.statistics[METRICS[metric].statistic].sum(axis=0)))
-            if abs(recomputed - entry["value"]) > 0.005:
-                messages.append(
-                    f"{run.folder.name}: recorded {key} {entry['value']:.2f}, but its sentences give {recomputed:.2f}"
-                )
+            about = METRICS[metric]
+            recomputed = float(about.score(items.statistics[about.statistic].sum(axis=0)))
+            if abs(recomputed - entry["value"]) > 0.5 * 10**-about.digits:
+                recorded, again = (f"{value:.{about.digits}f}" for value in (entry["value"], recomputed))
+                messages.append(f"{run.folder.name}: recorded {key} {recorded}, but its sentences give {again}")
     return messages
 
 

@@ -18,7 +18,7 @@ class Cell:
     """One value of ours beside the published one. `seeds`: (seed, value) behind `ours`.
 
     `difference` is ours - published; `within`: whether it is inside the table's tolerance, None where not comparable.
-    `refused`: why there is no value of ours.
+    `refused`: why there is no value of ours; `unlike`: why none is taken from the published one.
     """
 
     ours: Estimate | float | str | None = None
@@ -27,6 +27,7 @@ class Cell:
     difference: Estimate | float | None = None
     within: bool | None = None
     refused: str = ""
+    unlike: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class TableView:
         return max([len(f"{v:.6f}".rstrip("0").split(".")[1]) for v in values if isinstance(v, float)], default=0)
 
     def has_difference(self, index: int) -> bool:
-        """Whether any row has a difference to show in this column."""
-        return any(row.cells[index].difference is not None for row in self.rows)
+        """Whether any row has a difference to show in this column, or a reason why there is none."""
+        return any(row.cells[index].difference is not None or row.cells[index].unlike for row in self.rows)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data.fetch import Download
-from data.pairs import Counts, Pair, count
+from data.pairs import Aligned, Counts, Pair, count
 from data.sources.base import Context
 
 ONSETS, VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -20,10 +20,16 @@ def word_list(n: int, rng: random.Random) -> list[str]:
     return list(words)
 
 
+def linked(name: str, source: list[str], target: list[str]) -> Aligned:
+    """The pair with its word links, which are known here."""
+    links = frozenset((len(source) - 1 - j, j) for j in range(len(target)))
+    return Aligned(name, name, " ".join(source), " ".join(target), source, target, links, links)
+
+
 @dataclass(frozen=True)
 class Toy:
     """`target[j] = table[source[n - 1 - j]]`: what belongs together lies far apart, so a summary of the source in one
-    vector has to hold all of it, while attention can look it up.
+    vector has to hold all of it, while attention can look it up. Which word belongs to which is kept as links.
 
     Lengths are uniform from `shortest` to `longest` words, beyond that up to `longest_long` in test_long; words are
     uniform over `words`. The sizes are numbers of pairs. No source occurs twice, within or between splits.
@@ -75,9 +81,8 @@ class Toy:
                 if (source := " ".join(words)) in seen:
                     continue
                 seen.add(source)
-                target = " ".join(table[word] for word in reversed(words))
                 name = f"{split} {len(made) + 1}"
-                made.append(Pair(name, name, source, target))
+                made.append(linked(name, words, [table[word] for word in reversed(words)]))
             count(counts, split, "read", n)
             return made
 

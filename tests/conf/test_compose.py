@@ -36,7 +36,7 @@ def test_every_ablation_composes_and_is_a_line_of_its_own(ablation: str) -> None
 def test_every_data_set_composes(data: str) -> None:
     given = [f"data.source.splits.{s}=a.tsv" for s in ("train", "dev", "test")] if data == "files" else []
     given += ["data.source_lang=en", "data.target_lang=fr"] if data == "files" else []
-    assert job((ROW, f"data={data}", *given), None).config["data"]["name"] == data
+    assert job((ROW, f"data={data}", *given), None).config["data"]["name"] == data.removesuffix("_bpe")
 
 
 def test_the_paper_scale_is_the_papers() -> None:
@@ -76,7 +76,7 @@ def test_both_families_get_the_same_data_and_tokens_at_small() -> None:
         ("model.attention=1", "model.attention.*1.*bool"),
         ("data.source_lang=false", "data.source_lang.*False.*str"),
         ("+data.source.versoins=1", "data.source.versoins"),
-        ("model=transfomer", "transfomer.*rnnencdec; rnnsearch"),
+        ("model=transfomer", "transfomer.*luong; rnnencdec; rnnsearch; transformer"),
         ("experiment=bahdanau/rnsearch_50", "rnsearch_50"),
         ("ablation=none", "ablation/none"),
         ("+experimnt=x", "experimnt.*known there: "),

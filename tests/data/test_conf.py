@@ -6,7 +6,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from data.bucketing import BatchSize
 from data.sources.bible import Bible
+from data.subwords import Subword
 from data.translation import TranslationData
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -26,9 +28,11 @@ def build(name: str, *overrides: str) -> TranslationData:
 def test_every_file_gives_a_data_module(path, tmp_path):
     data = build(path.stem, f"data.cache={tmp_path}", *(OWN if path.stem == "files" else ()))
     assert isinstance(data, TranslationData)
-    assert (data.name, data.seed) == (path.stem, 3)
+    pairs = path.stem.removesuffix("_bpe")  # the same pairs, prepared once for words and for subwords
+    assert (data.name, data.seed) == (pairs, 3)
+    assert (data.subword is not None) == (pairs != path.stem)
     if path.stem != "files":
-        assert data.plan().startswith(f"{path.stem}: ")
+        assert data.plan().startswith(f"{pairs}: ")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -69,3 +73,17 @@ def test_plain_and_configured_sources_are_the_same_data(tmp_path):
 def test_a_misspelt_setting_is_an_error():
     with pytest.raises(Exception, match="max_word"):
         build("toy_reverse", "data.max_word=3")
+
+
+def test_subwords_differ_from_words_in_the_vocabulary_alone():
+    words, pieces = build("bible_ende"), build("bible_ende_bpe", "data.subword.size=500")
+    assert words.folder == pieces.folder
+    assert (words.max_words, words.batch_size) == (pieces.max_words, pieces.batch_size)
+    assert pieces.subword == Subword("bpe", 500, True) and pieces.vocab_sizes == (500, 500)
+
+
+def test_the_papers_subwords():
+    """Vaswani et al. 2017, section 5.1."""
+    data = build("wmt14_ende_bpe")
+    assert data.subword == Subword("bpe", 37000, True)
+    assert data.batch_size == BatchSize("tokens", 25000)

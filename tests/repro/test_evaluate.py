@@ -13,7 +13,8 @@ from data.vocab import UNK
 from reproductions.compose import Job
 from reproductions.evaluate import neighbours
 from reproductions.job import run
-from reproductions.translate import load, translate
+from reproductions.stored import load
+from reproductions.translate import translate
 
 
 def example(words: int) -> Example:

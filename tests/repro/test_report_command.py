@@ -146,7 +146,10 @@ def test_results_are_tracked(checkout: Path):
     ("changes", "message"),
     [
         ({"source_hash": "older"}, "rnnsearch_50-s1: made by another version of the sources"),
-        ({"data_checksum": "other"}, "runs on different data: checksums 9605a855220e9b8c, other"),
+        (
+            {"data_checksum": "other"},
+            "Table 1, Table 2, Figure 2: runs on different data: checksums 9605a855220e9b8c, other",
+        ),
         ({"git_dirty": True}, "rnnsearch_50-s1: made with uncommitted changes"),
         ({"git_commit": "0" * 40}, f"rnnsearch_50-s1: made at commit {'0' * 40}, which this history does not hold"),
         ({"git_commit": None}, "rnnsearch_50-s1: made outside a checkout"),

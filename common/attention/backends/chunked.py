@@ -132,7 +132,10 @@ class _Job:
                 inside.masked_fill_(cap == -torch.inf, -torch.inf).masked_fill_(cap == 0.0, 0.0)
             else:
                 torch.minimum(inside, cap, out=inside)
-        return scores.softmax(-1)
+        weights = scores.softmax(-1)
+        if bias is not None:  # which may be -inf in all of a row
+            weights.masked_fill_(scores.amax(-1, keepdim=True) == -torch.inf, 0.0)
+        return weights
 
     def kept(self, piece: Piece) -> Tensor:
         """What dropout multiplies the weights with."""

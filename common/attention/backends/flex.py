@@ -46,7 +46,8 @@ def attend(r: Request) -> Attended:
     _, _, lq, lk = r.shape
     lists = lower(r.mask, lq, lk, BLOCK, BLOCK)
     live, seen = visible(lists)
-    q, k, v = r.q, r.k, r.v
+    # Of rows that are one number in memory (strides .., 1, 0) the code compiled for a CPU reads what lies behind them.
+    q, k, v = (t if t.stride(-1) == 1 else t.contiguous() for t in (r.q, r.k, r.v))
     if seen is not None:
         unseen = ~of_key_heads(seen, k.shape[1])[..., None].to(k.device)
         k, v = k.masked_fill(unseen, 0.0), v.masked_fill(unseen, 0.0)

@@ -15,7 +15,8 @@ def unsupported(request: Request) -> str | None:
 def attend(r: Request) -> Attended:
     """Memory: a few (B, H, Lq, Lk) tensors.
 
-    A key that no query may attend to takes no part, whatever it holds; a query that sees no key gets zeros.
+    A key that no query may attend to takes no part, whatever it holds; a query that sees no key, or none without a bias
+    of -inf, gets zeros.
     """
     batch, heads, lq, lk = r.shape
     wide = torch.float64 if r.q.dtype == torch.float64 else torch.float32
@@ -29,12 +30,13 @@ def attend(r: Request) -> Attended:
     if bias is not None:
         scores = scores + bias.to(wide)
     scores = scores.masked_fill(~allowed, -torch.inf)
-    dead = ~allowed.any(-1, keepdim=True)
+    dead = (scores == -torch.inf).all(-1, keepdim=True)  # by the mask, or by a bias of -inf
     weights = scores.masked_fill(dead, 0.0).softmax(-1).masked_fill(dead, 0.0)
     lse = scores.logsumexp(-1) if lk else scores.new_full((batch, heads, lq), -torch.inf)
     if r.dropout_p:
         weights = weights * kept(r) / (1 - r.dropout_p)
-    output = (weights.unflatten(1, (-1, r.group)) @ v).flatten(1, 2).to(r.q.dtype)
+    output = (weights.unflatten(1, (-1, r.group)) @ v).flatten(1, 2)
+    output = output.masked_fill(dead, 0.0).to(r.q.dtype)  # keeps a NaN in the gradient of such a row from v's
     return Attended(output, lse.detach() if r.return_lse else None, weights if r.return_weights else None)
 
 

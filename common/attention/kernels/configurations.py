@@ -1,10 +1,11 @@
 """Blocks, warps and stages of each pass of the flash kernels: a table, without search at run time.
 
 Those for 16 bit without bias and dropout spill no register and multiply on tensor cores, at 64 and 128 on sm_80 and sm_90
-(Triton 3.7). What made them so: on sm_90 two groups of 4 warps need 128 rows of what a program holds, or both do the same
-work; the pass of keys and values holds two sums, so that at 128 it can look at 32 queries at a time only; on sm_80 operands
-lie in registers, so that its blocks are smaller. A bias is loaded ahead into shared memory as fp32, and the random numbers
-of dropout need registers: both have rows of their own. All for sm_80 fit into the 99 KiB of shared memory of sm_86 and sm_89.
+(Triton 3.7); `python -m common.attention.kernels` compiles them all, and fails where that is not so. What made them so: on
+sm_90 two groups of 4 warps need 128 rows of what a program holds, or both do the same work; the pass of keys and values
+holds two sums, so that at 128 it can look at 32 queries at a time only; on sm_80 operands lie in registers, so that its
+blocks are smaller. A bias is loaded ahead into shared memory as fp32, and the random numbers of dropout need registers: both
+have rows of their own. All for sm_80 fit into the 99 KiB of shared memory of sm_86 and sm_89.
 """
 
 from typing import NamedTuple
@@ -90,7 +91,9 @@ def choose(part: str, size: int, dtype: torch.dtype, more: bool, target: str) ->
 
 
 def target_of(device: torch.device) -> str:
-    """The one of TARGETS whose configurations a device takes; "sm_80" for a CPU, where it makes no difference."""
-    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10):
+    """The one of TARGETS whose configurations a device takes; "sm_80" for a CPU, where it makes no difference, and for AMD,
+    whose numbers look like NVIDIA's (9.4) but whose 64 KiB of shared memory do not hold what sm_90's take."""
+    nvidia = device.type == "cuda" and torch.version.hip is None
+    if nvidia and torch.cuda.get_device_capability(device)[0] in (9, 10):
         return "sm_90"
     return "sm_80"

@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from common.attention.kernels.launch import Launch
+from common.attention.positions import rotary_turns
 
 ELEMENTS = 2048
 """Of one program: rows times the head dimension."""
@@ -65,7 +66,9 @@ def rotary(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
     """
     if x.ndim != 4 or x.shape[-1] % 2:
         raise ValueError(f"rotary: got shape {tuple(x.shape)}, expected (batch, heads, time, head_dim), head_dim even")
-    cos, sin = (t.expand(*x.shape[:3], x.shape[3] // 2) for t in _turns(x, positions, base))
+    wide = torch.promote_types(x.dtype, torch.float32)
+    turns = rotary_turns(positions.to(x.device), x.shape[3], base)
+    cos, sin = (t.to(wide).expand(*x.shape[:3], x.shape[3] // 2) for t in turns)
     return _Rotary.apply(x, cos, sin, False)  # type: ignore[return-value]
 
 
@@ -79,10 +82,3 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor, inverse: bool) -> Lau
         arguments |= {f"s{of}_{axis}": stride for axis, stride in zip("bhtd", strides, strict=False)}
     arguments |= {"INVERSE": inverse, "WIDE": tl.float64 if x.dtype == torch.float64 else tl.float32}
     return Launch(rotary_kernel, batch * heads * -(-time // bt), arguments, {"num_warps": 4})
-
-
-def _turns(x: Tensor, positions: Tensor, base: float) -> tuple[Tensor, Tensor]:
-    """cos and sin of positions * base^(-2i / D), (..., time, D / 2), of the positions' own shape: small beside x."""
-    rate = base ** (-torch.arange(0, x.shape[3], 2, device=x.device, dtype=torch.float64) / x.shape[3])
-    angle = (positions[..., None].double() * rate).to(torch.promote_types(x.dtype, torch.float32))
-    return angle.cos(), angle.sin()

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from common.attention.kernels import configurations, launch
+from common.attention.kernels import additive, configurations, launch
 from common.attention.kernels.configurations import Configuration
+from common.attention.kernels.rotary import turn
 from common.attention.masks import Causal, Mask
 
 TYPES = {
@@ -102,3 +103,37 @@ def example(
         return launch.query(problem, o, lse, lse, q, None)
     assert part == "bias", part
     return launch.bias_sums(problem, o, lse, lse)[0]
+
+
+ADDITIVE = ("forward", "scores", "queries", "keys", "values")
+"""Kernels of additive attention: its forward pass, and the gradients of these."""
+
+
+def additive_example(
+    part: str, steps: int, dtype: torch.dtype, *, source: int = 50, size: int = 1000, width: int = 2000
+) -> launch.Launch:
+    """A launch of one of ADDITIVE for `steps` queries a sentence, 1 for a decoder's step. Bahdanau et al.'s sizes, unless
+    given: sentences of 50, 1000 hidden units in the score, annotations of 2000."""
+    queries, outputs = torch.zeros(2, steps, size, dtype=dtype), torch.zeros(2, steps, width, dtype=dtype)
+    keys, values = torch.zeros(2, source, size, dtype=dtype), torch.zeros(2, source, width, dtype=dtype)
+    v, keep = torch.zeros(size, dtype=dtype), torch.ones(2, source, dtype=torch.bool)
+    lse, de = torch.zeros(2, steps), torch.zeros(2, steps, source)
+    weights = de.to(dtype)
+    if part == "forward":
+        return additive.forward(queries, keys, values, v, keep, outputs, lse)
+    if part == "scores":
+        return additive.score_gradients(queries, keys, values, v, keep, outputs, lse, outputs, weights, de)
+    if part == "queries":
+        return additive.side_gradient(queries, keys, v, keep, de, queries, None)
+    if part == "keys":
+        parts = torch.zeros(additive.parts_of(keys, queries), size)
+        return additive.side_gradient(keys, queries, v, keep, de.transpose(1, 2), keys, parts)
+    assert part == "values", part
+    return additive.value_gradients(weights, outputs, values)
+
+
+def rotary_example(size: int, dtype: torch.dtype, length: int = 512) -> launch.Launch:
+    """A launch for head_dim size, 2 heads, with the same angles for every sentence and head."""
+    x = torch.zeros(2, 2, length, size, dtype=dtype)
+    angle = torch.zeros(length, size // 2).expand(2, 2, -1, -1)
+    return turn(x, angle, angle, x, False)

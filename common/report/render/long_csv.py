@@ -17,7 +17,7 @@ Line = tuple[str, ...]
 def long_csv(report: Report) -> str:
     """Every number in long form.
 
-    `kind`: ours, seed, published, difference, refused, scorer, length, quantity, elsewhere, against base, claim.
+    `kind`: ours, seed, published, difference, not compared, refused, scorer, length, quantity, elsewhere, against base, claim.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -45,6 +45,8 @@ def _cell(where: Line, cell: Cell, unit: str, note: str) -> Iterator[Line]:
             yield (*where, kind, "", *_value(value), unit, note)
     if cell.refused:
         yield (*where, "refused", "", *_value(None), unit, cell.refused)
+    if cell.unlike:
+        yield (*where, "not compared", "", *_value(None), unit, cell.unlike)
     for seed, value in cell.seeds:
         yield (*where, "seed", str(seed), *_value(value), unit, note)
 

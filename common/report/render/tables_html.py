@@ -64,7 +64,10 @@ def _cells(view: TableView, index: int, column: Column, cell: Cell) -> list[Mark
     if view.has_difference(index):
         within = {None: "", True: "within tolerance", False: "outside tolerance"}[cell.within]
         class_ = None if view.comparable else "apart"
-        cells.append(_value(cell.difference, column.digits, class_, sign=True, remark=within))
+        if cell.unlike:
+            cells.append(tag("td", text.difference_text(cell, column.digits), class_="words"))
+        else:
+            cells.append(_value(cell.difference, column.digits, class_, sign=True, remark=within))
     return cells
 
 

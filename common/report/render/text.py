@@ -92,7 +92,9 @@ def estimate_text(difference: Estimate | float | None, digits: Digits = 2) -> st
 
 
 def difference_text(cell: Cell, digits: Digits) -> str:
-    """ours - published."""
+    """ours - published, or why it is not taken."""
+    if cell.unlike:
+        return f"not compared: {cell.unlike}"
     return (
         estimate_text(cell.difference, digits)
         + {None: "", True: " (within tolerance)", False: " (outside tolerance)"}[cell.within]

@@ -25,7 +25,7 @@ def gradients(
     """output, dq, dk, dv (and dbias) of `plain` in the dtype of its inputs."""
     leaves = {"q": q, "k": k, "v": v} | ({} if bias is None else {"bias": bias})
     copies = {name: t.detach().clone().requires_grad_() for name, t in leaves.items()}
-    allowed = mask.dense(q.shape[2], k.shape[2])
+    allowed = mask.dense(q.shape[2], k.shape[2], q.device)
     out = plain(copies["q"], copies["k"], copies["v"], allowed, scale=scale, bias=copies.get("bias", 0.0))
     grads = torch.autograd.grad(out, list(copies.values()), do.to(out.dtype))
     return {"output": out.detach()} | {f"d{name}": g for name, g in zip(copies, grads, strict=True)}

@@ -50,6 +50,12 @@ def test_under_autocast_the_inputs_are_cast() -> None:
     assert torch.equal(context, attend(*(t.bfloat16() for t in given[:4]), given[4]))
 
 
+def test_autocast_makes_no_numbers_of_integers() -> None:
+    query, keys, values, v, mask = inputs((2, 3, 4, 5, 6))
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="keys: got torch.int64"):
+        attend(query, keys.long(), values, v, mask)
+
+
 REFUSED = {
     "rank of the query": ({"query": torch.zeros(3, 5)}, r"query: got shape \(3, 5\), expected \(batch, steps, A\)"),
     "rank of v": ({"v": torch.zeros(1, 5)}, r"v: got shape \(1, 5\), expected \(A,\)"),

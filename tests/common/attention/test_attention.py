@@ -1,5 +1,6 @@
 """The public function: what it refuses and says, whom it asks, and parts of keys put together."""
 
+import math
 import subprocess
 import sys
 from typing import Any
@@ -7,13 +8,16 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from common.attention import (
     BACKENDS,
     Alibi,
     Attended,
+    Blocks,
     Causal,
     Full,
+    Packed,
     Padding,
     RelativeBias,
     T5Bias,
@@ -40,6 +44,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "rank 0": ({"k": torch.zeros(())}, r"k: got shape \(\), expected"),
     "all rank 0": ({"q": torch.zeros(()), "k": torch.zeros(())}, r"q: got shape \(\), expected"),
     "integers": ({"q": Q.long()}, "q: got torch.int64 .* expected one dtype of fp16, bf16, fp32, fp64"),
+    "integers throughout": ({"q": Q.int(), "k": K.int(), "v": K.int()}, "q: got torch.int32 .* expected one dtype"),
+    "8 bits": ({"q": Q.to(torch.float8_e4m3fn)}, "q: got torch.float8_e4m3fn .* expected one dtype"),
+    "complex numbers": ({"v": K.to(torch.complex64)}, "v: got torch.complex64 .* expected one dtype"),
     "two dtypes": ({"k": K.double()}, r"k: got torch.float64 \(q: torch.float32\), expected one dtype"),
     "two devices": ({"v": K.to("meta")}, "v: got meta, expected cpu as q"),
     "two batches": ({"k": K[:1], "v": K[:1]}, r"got \(2, 4, 3, 8\), \(1, 2, 5, 8\) and .* expected the same batch"),
@@ -56,6 +63,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"q": Q[..., :0], "k": K[..., :0]},
         "head_dim of q and k: got 0 and 0, expected the same, 1 or more",
     ),
+    "head_dim 0 of v": ({"v": K[..., :0]}, "head_dim of v: got 0, expected 1 or more"),
+    "no heads of q": (
+        {"q": Q[:, :0]},
+        "heads: got 0 of q and 2 of k and v, expected these to divide those, 1 or more of each",
+    ),
     "no heads of k": (
         {"k": K[:, :0], "v": K[:, :0]},
         "heads: got 4 of q and 0 of k and v, expected these to divide those",
@@ -64,7 +76,26 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"mask": torch.ones(3, 5)},
         r"mask: got Tensor, expected a Mask such as Causal\(\), Padding\(keep\) or Blocks\(table, block\)",
     ),
+    "no mask": ({"mask": None}, r"mask: got NoneType, expected a Mask such as Causal\(\)"),
+    "a mask that is not made yet": ({"mask": Causal}, r"mask: got ABCMeta, expected a Mask such as Causal\(\)"),
     "padding of other keys": ({"mask": Padding(written("1111", "1110"))}, "Padding: got a mask of 4 keys, expected 5"),
+    "padding of another batch": (
+        {"mask": Padding(written("11111", "11111", "11111"))},
+        "got 3 for batch, expected 1 or 2",
+    ),
+    "packed for as many queries as keys": (
+        {"mask": Packed.lengths(torch.tensor([2, 3]))},
+        "Packed: got segments of 5 queries and 5 keys, expected 3 and 5",
+    ),
+    "too few blocks": (
+        {"mask": Blocks(written("1", "1"), 2)},
+        r"Blocks of 2: got a table of \(2, 1\) blocks, expected \(2, 3\)",
+    ),
+    "a number as bias": (
+        {"bias": 1.0},
+        "bias: got float, expected a tensor, or a RelativeBias such as Alibi or T5Bias",
+    ),
+    "bias of rank 0": ({"bias": torch.tensor(1.0)}, r"bias: got shape \(\), expected \(2, 4, 3, 5\)"),
     "bias of rank 3": (
         {"bias": torch.zeros(4, 3, 5)},
         r"bias: got shape \(4, 3, 5\), expected \(2, 4, 3, 5\) with any size 1",
@@ -78,21 +109,68 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"bias": torch.ones(1, 1, 3, 5, dtype=torch.bool)},
         "bias: got torch.bool, expected floating point; what may be seen is for mask=",
     ),
+    "bias of integers": (
+        {"bias": torch.ones(1, 1, 3, 5, dtype=torch.int64)},
+        "bias: got torch.int64, expected floating",
+    ),
     "bias elsewhere": ({"bias": torch.zeros(1, 1, 3, 5, device="meta")}, "bias: got meta, expected cpu as q"),
     "slopes of other heads": ({"bias": Alibi(alibi_slopes(2))}, "bias: got one of 2 heads, expected 4"),
+    "table of other heads": ({"bias": T5Bias(torch.zeros(8, 2), True, 16)}, "bias: got one of 2 heads, expected 4"),
+    "scale NaN": ({"scale": math.nan}, "scale: got nan, expected a finite number, 0 or more"),
+    "scale without end": ({"scale": math.inf}, "scale: got inf, expected a finite number, 0 or more"),
+    "scale below 0": ({"scale": -0.5}, "scale: got -0.5, expected a finite number, 0 or more"),
+    "scale to be learned": ({"scale": torch.ones((), requires_grad=True)}, "scale: got 1.0, expected a finite number"),
+    "NaN dropped": ({"dropout_p": math.nan}, "dropout_p: got nan, expected from 0 to below 1"),
     "all dropped": ({"dropout_p": 1.0}, "dropout_p: got 1.0, expected from 0 to below 1"),
     "less than none": ({"dropout_p": -0.1}, "dropout_p: got -0.1, expected from 0 to below 1"),
-    "negative seed": ({"dropout_seed": -1}, r"dropout_seed: got -1, expected from 0 to below 2\^63"),
+    "negative seed": ({"dropout_seed": -1}, r"dropout_seed: got -1, expected an integer from 0 to below 2\^63"),
+    "seed that is no integer": ({"dropout_seed": 1.5}, "dropout_seed: got 1.5, expected an integer"),
     "seed of 64 bits": ({"dropout_seed": 1 << 63}, r"dropout_seed: got 9223372036854775808, expected"),
 }
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG.keys())
-def test_refused(changes: dict[str, Any], message: str):
-    arguments: dict[str, Any] = {"q": Q, "k": K, "v": K, "mask": Full(), "backend": "reference"} | changes
+def test_refused(backend: str, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch):
+    """Whatever the backend, and before it is asked anything."""
+    for name in ("attend", "unsupported"):
+        monkeypatch.setattr(f"common.attention.backends.{backend}.{name}", lambda r: pytest.fail("asked all the same"))
+    arguments: dict[str, Any] = {"q": Q, "k": K, "v": K, "mask": Full(), "backend": backend} | changes
     q, k, v = (arguments.pop(name) for name in "qkv")
     with pytest.raises(ValueError, match=message):
         attention(q, k, v, **arguments)
+
+
+def test_autocast_makes_no_numbers_of_integers():
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="q: got torch.int64"):
+        attention(Q.long(), K.long(), K.long(), mask=Full(), backend="reference")
+
+
+def test_a_table_goes_where_the_distances_are():
+    """As slopes do: to the device of the queries, whatever its own."""
+    with FakeTensorMode():
+        for bias in (T5Bias(torch.zeros(8, 4, device="cuda"), True, 16), Alibi(torch.zeros(4, device="cuda"))):
+            assert bias.vector(3, 5, "cpu").device == torch.device("cpu")
+
+
+def test_without_triton_all_else_works():
+    """As on macOS and Windows, where it can't be installed."""
+    code = """
+import sys
+sys.modules["triton"] = None  # as if it were not installed
+import torch
+from common.attention import Causal, attention
+q = torch.randn(1, 2, 5, 8)
+for backend in ("reference", "sdpa", "chunked"):
+    assert attention(q, q, q, mask=Causal(), backend=backend).shape == q.shape
+try:
+    attention(q, q, q, mask=Causal(), backend="triton")
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    reason = "backend 'triton' needs triton, which is not installed (it exists for Linux alone); these can: reference, "
+    assert done.stdout.startswith(reason) and "chunked" in done.stdout
 
 
 @pytest.mark.parametrize(("heads", "kv"), [(5, 2), (17, 2), (8, 3), (2, 4)])
@@ -183,9 +261,7 @@ def test_merged_ranges_of_keys_are_the_whole(backend: str, cuts: list[int]):
     assert bool((merged.output[:, :, [3, 30]] == 0).all()) and bool((merged.lse[:, :, [3, 30]] == -torch.inf).all())
 
 
-def _elementwise(allowed: Tensor) -> Any:
-    from common.attention import Blocks
-
+def _elementwise(allowed: Tensor) -> Blocks:
     return Blocks(allowed, 1)
 
 

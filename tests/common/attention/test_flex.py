@@ -18,6 +18,7 @@ from common.attention import (
     Full,
     Global,
     Mask,
+    Packed,
     Padding,
     Window,
     alibi_slopes,
@@ -27,7 +28,7 @@ from common.attention.backends import flex
 from common.attention.blocks import lower
 from common.attention.request import Request
 from tests.common.attention.plain import plain
-from tests.common.attention.properties import assert_close, doubled, inputs
+from tests.common.attention.properties import assert_close, by_time, doubled, inputs
 
 compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="flex compiles for a CPU with g++")
 
@@ -52,9 +53,25 @@ def test_masks_of_one_shape_are_compiled_once():
     assert_exact(Window(20, 3) | Global((5,)))
     before = counters["stats"]["unique_graphs"]
     keep = torch.arange(200)[None]
-    for mask in (Full(), Causal(), Dilated(9, 9, 3), Causal() & Padding((keep > 70) & (keep < 190)), Window(0, 0)):
+    some = torch.tensor([0, 1, 0, 0, 130, 9]), torch.tensor([2, 4, 0, 3, 100, 91])  # sequences without queries, or keys
+    segments = (torch.repeat_interleave(torch.arange(6), lengths)[None] for lengths in some)
+    triangle = Blocks(torch.ones(140, 200, dtype=torch.bool).tril(), 1)
+    masks = [Full(), Causal(), Dilated(9, 9, 3), Causal() & Padding((keep > 70) & (keep < 190)), Window(0, 0)]
+    for mask in [*masks, Window(2, 0), Packed(*segments), triangle]:
         assert_exact(mask)
     assert counters["stats"]["unique_graphs"] == before
+
+
+@compiler
+def test_any_strides():
+    """Rows that are one number in memory, heads side by side at each time, and a number for each head of keys."""
+    q, k, v, _ = inputs(140, 200, kv=2, d=16, dv=8)
+    one = [t[..., :1].contiguous().expand_as(t) for t in (q, k, v)]
+    numbered = torch.arange(2.0).view(1, 2, 1, 1).expand_as(v)
+    for tensors in ((one[0], k, v), (q, one[1], v), (q, k, one[2]), (q, k, numbered), [by_time(t) for t in (q, k, v)]):
+        assert not all(t.is_contiguous() for t in tensors)
+        exact = plain(*doubled(*tensors), torch.tensor(True), scale=16**-0.5)
+        assert_close(attention(*tensors, mask=Full(), backend="flex"), exact)  # type: ignore[call-arg]
 
 
 @compiler
@@ -67,6 +84,18 @@ def test_masks_by_batch_and_head():
 def test_a_bias_by_distance():
     """On both sides: before a query alone, a wrong distance would add the same to all."""
     assert_exact(Window(50, 50), Alibi(alibi_slopes(4)))
+
+
+@compiler
+def test_a_bias_of_minus_infinity_hides():
+    """In part of a row as a mask does; a query of which it hides every key gets zeros. The rest of the scores is 0."""
+    q, k, v, _ = inputs(140, 200, kv=2, d=16, dv=8)
+    allowed = torch.rand(140, 200, generator=torch.Generator().manual_seed(1)) > 0.5
+    allowed[4] = False
+    bias = torch.zeros(1, 1, 140, 200).masked_fill(~allowed, -torch.inf)
+    out = attention(q, k, v, mask=Full(), backend="flex", bias=bias, scale=0.0)
+    assert isinstance(out, torch.Tensor)
+    assert_close(out, plain(*doubled(q, k, v), allowed, scale=0.0))
 
 
 def request(device: str = "cpu", dtype: torch.dtype = torch.float32, **changes: Any) -> Request:

@@ -160,6 +160,14 @@ def test_rotary_of_16_bits_is_turned_in_fp32():
     torch.testing.assert_close(rotary(x, torch.tensor([4095])).double(), exact, atol=2e-2, rtol=2e-2)
 
 
+def test_rotary_far_from_the_start():
+    """Angles of a million, which fp32 holds to 0.03."""
+    x, far = torch.tensor([[1.0, 0.0, 1.0, 0.0]]), 1_000_003
+    angles = [far, far * 0.01]
+    expected = [f(angle) for angle in angles for f in (math.cos, math.sin)]
+    assert rotary(x, torch.tensor([far]))[0].tolist() == pytest.approx(expected, abs=1e-6)
+
+
 def test_rotary_of_an_odd_dimension_is_refused():
     with pytest.raises(ValueError, match="rotary: got a head dimension of 7, expected an even one"):
         rotary(torch.randn(5, 7), torch.arange(5))

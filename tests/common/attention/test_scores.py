@@ -39,6 +39,13 @@ def test_masked_scores_never_reach_the_weights(garbage: float) -> None:
     assert masked_softmax(scores, torch.tensor([True, True, False])).tolist() == pytest.approx([0.25, 0.75, 0.0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_no_score_is_so_low_that_a_masked_one_weighs_more(dtype: torch.dtype) -> None:
+    """Scores at the lower end of the dtype, beside a masked one of 0."""
+    scores = torch.tensor([torch.finfo(dtype).min, torch.finfo(dtype).min, 0.0], dtype=dtype)
+    assert masked_softmax(scores, torch.tensor([True, True, False])).tolist() == [0.5, 0.5, 0.0]
+
+
 def test_a_row_that_may_attend_to_nothing_gives_zeros_and_no_gradient() -> None:
     scores = torch.zeros(2, 3, requires_grad=True)
     weights = masked_softmax(scores, torch.tensor([[False] * 3, [True] * 3]))

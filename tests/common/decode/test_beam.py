@@ -14,6 +14,7 @@ from tests.common.decode.toy import (
     Recurrent,
     exhaustive,
     markov_next,
+    norm,
     plain_beam,
     random_table,
     table_of,
@@ -21,6 +22,7 @@ from tests.common.decode.toy import (
 
 A, B, C = 3, 4, 5
 WORDS = [A, B, C]
+RULES = st.sampled_from(["power", "gnmt"])
 
 
 def search(model, source=None, **kwargs) -> list[list[Hypothesis]]:
@@ -34,31 +36,35 @@ def paths(hypotheses: list[Hypothesis]) -> list[tuple[int, ...]]:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 10**6), alpha=st.sampled_from([0.0, 0.6, 1.0]), n=st.integers(1, 6))
-def test_a_wide_beam_finds_the_best_of_all_translations(seed, alpha, n):
+@given(seed=st.integers(0, 10**6), alpha=st.sampled_from([0.0, 0.6, 1.0, 3.0]), n=st.integers(1, 6), rule=RULES)
+def test_a_wide_beam_finds_the_best_of_all_translations(seed, alpha, n, rule):
     table = random_table(seed, 6)
-    expected = exhaustive(markov_next(table), WORDS, 4, alpha, n)
-    found = search(Markov(table), beam=150, max_len=4, length_penalty=alpha, n_best=n)[0]
+    expected = exhaustive(markov_next(table), WORDS, 4, alpha, n, rule)
+    found = search(Markov(table), beam=150, max_len=4, length_penalty=alpha, length_rule=rule, n_best=n)[0]
     finished = [h for h in found if h.finished]
     assert paths(finished) == [path for path, _ in expected]
     assert [h.log_prob for h in finished] == pytest.approx([log_prob for _, log_prob in expected], abs=1e-5)
-    assert [h.score for h in finished] == pytest.approx([p / (len(h) + 1) ** alpha for h, p in expected], abs=1e-5)
+    assert [h.score for h in finished] == pytest.approx(
+        [p / norm(len(h) + 1, alpha, rule) for h, p in expected], abs=1e-5
+    )
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 10**6),
     beam=st.integers(1, 7),
-    alpha=st.sampled_from([0.0, 0.6, 1.0]),
+    alpha=st.sampled_from([0.0, 0.6, 1.0, 3.0]),
     min_len=st.integers(0, 2),
     n=st.integers(1, 3),
+    rule=RULES,
 )
-def test_stopping_early_loses_nothing(seed, beam, alpha, min_len, n):
+def test_stopping_early_loses_nothing(seed, beam, alpha, min_len, n, rule):
     """Equal to a search over plain lists that always runs to the limit."""
     n = min(n, beam)
     table = random_table(seed, 6, impossible=0.0)
-    expected = plain_beam(markov_next(table), WORDS, beam, 7, alpha, n, min_len)
-    found = search(Markov(table), beam=beam, max_len=7, length_penalty=alpha, n_best=n, min_len=min_len)[0]
+    expected = plain_beam(markov_next(table), WORDS, beam, 7, alpha, n, min_len, rule)
+    settings = {"length_penalty": alpha, "length_rule": rule, "n_best": n, "min_len": min_len}
+    found = search(Markov(table), beam=beam, max_len=7, **settings)[0]
     assert paths([h for h in found if h.finished]) == [path for path, _ in expected]
 
 
@@ -109,6 +115,27 @@ def test_a_longer_hypothesis_may_win_after_the_best_beam_has_ended():
     assert paths(best) == [(A, B, C), (A,)]
     assert [h.score for h in best] == pytest.approx([-0.5, -0.6])
     assert paths(search(Markov(table), beam=2, max_len=8)[0]) == [(A,)]  # -1.2 against -2.0
+
+
+def test_the_length_rules_by_hand():
+    """A ends with -1.2, of length 2 with its EOS; A B C with -2.0, of length 4. Power 1: -0.6 and -0.5, the longer wins.
+    gnmt 1: -1.2 / (7 / 6) = -1.03 and -2.0 / (9 / 6) = -1.33, the shorter; gnmt 3: -0.76 and -0.59, the longer."""
+    table = table_of(6, {BOS: {A: -0.2}, A: {EOS: -1.0, B: -1.2}, B: {C: -0.3}, C: {EOS: -0.3}})
+    for alpha, winner, score in ((1.0, (A,), -1.2 * 6 / 7), (3.0, (A, B, C), -2.0 * (6 / 9) ** 3)):
+        [best] = search(Markov(table), beam=2, max_len=8, length_penalty=alpha, length_rule="gnmt")[0]
+        assert (tuple(best.tokens), best.score) == (winner, pytest.approx(score))
+    [best] = search(Markov(table), beam=2, max_len=8, length_penalty=1.0, length_rule="power")[0]
+    assert (tuple(best.tokens), best.score) == ((A, B, C), pytest.approx(-0.5))
+
+
+def test_a_search_stops_as_soon_as_nothing_better_can_come():
+    """A has ended with -0.5 after two steps. What goes on has -1.0: of length 8 it would have -1.0 * 6 / 13 = -0.46 by gnmt,
+    less than -0.5 * 6 / 7 = -0.43; by power -1.0 / 8 is more than -0.5 / 2, up to the limit."""
+    table = table_of(6, {BOS: {A: -0.2}, A: {EOS: -0.3, B: -0.8}, B: {B: -0.001}})
+    for rule, steps in (("gnmt", 2), ("power", 8)):
+        model = Markov(table)
+        search(model, beam=2, max_len=8, length_penalty=1.0, length_rule=rule)
+        assert len(model.batch_sizes) == steps
 
 
 def test_the_n_best_are_the_best_and_not_the_first_to_end():
@@ -225,6 +252,7 @@ def test_state_without_a_beam_dimension_is_refused():
         ({"beam": 0}, "beam 0"),
         ({"beam": 2, "n_best": 3}, "n_best 3, beam 2"),
         ({"length_penalty": -1.0}, "got -1.0"),
+        ({"length_rule": "wu"}, "length_rule: got 'wu', expected one of power, gnmt"),
         ({"forbid": [EOS]}, "forbid"),
         ({"min_len": 3}, "min_len 3, max_len 3"),
         ({"max_len": torch.tensor([3, 3])}, r"got \(2,\)"),

@@ -100,7 +100,13 @@ def table_of(words: int, rows: dict[int, dict[int, float]]) -> Tensor:
     return table.unsqueeze(0)
 
 
-def exhaustive(next_word: NextWord, words: list[int], max_len: int, alpha: float, n: int) -> list[tuple[Path, float]]:
+def norm(length: int, alpha: float, rule: str) -> float:
+    return {"power": length, "gnmt": (5 + length) / (5 + 1)}[rule] ** alpha
+
+
+def exhaustive(
+    next_word: NextWord, words: list[int], max_len: int, alpha: float, n: int, rule: str = "power"
+) -> list[tuple[Path, float]]:
     """The n best of all finished translations of at most max_len words, EOS counted, with their log-probs."""
     found = []
     for length in range(max_len):
@@ -108,11 +114,18 @@ def exhaustive(next_word: NextWord, words: list[int], max_len: int, alpha: float
             log_prob = sum(next_word(path[:i])[word] for i, word in enumerate((*path, EOS)))
             if log_prob > NEG_INF:
                 found.append((path, log_prob))
-    return sorted(found, key=lambda h: -h[1] / (len(h[0]) + 1) ** alpha)[:n]
+    return sorted(found, key=lambda h: -h[1] / norm(len(h[0]) + 1, alpha, rule))[:n]
 
 
 def plain_beam(
-    next_word: NextWord, words: list[int], beam: int, max_len: int, alpha: float, n: int, min_len: int = 0
+    next_word: NextWord,
+    words: list[int],
+    beam: int,
+    max_len: int,
+    alpha: float,
+    n: int,
+    min_len: int = 0,
+    rule: str = "power",
 ) -> list[tuple[Path, float]]:
     """Beam search over lists for one sentence that never stops early: all finished hypotheses compete at the end."""
     live: list[tuple[Path, float]] = [((), 0.0)]
@@ -127,5 +140,5 @@ def plain_beam(
         grown.sort(key=lambda h: -h[1])
         done += [h for h in grown[:beam] if h[0][-1] == EOS]
         live = [h for h in grown if h[0][-1] != EOS][:beam]
-    done.sort(key=lambda h: -h[1] / len(h[0]) ** alpha)
+    done.sort(key=lambda h: -h[1] / norm(len(h[0]), alpha, rule))
     return [(path[:-1], log_prob) for path, log_prob in done[:n] if not math.isnan(log_prob)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from common.lit.seq2seq import Seq2Seq
+from common.lit.seq2seq import Seq2Seq, smoothed
 from common.optim import constant, trapezoid
 from data.batch import Seq2SeqBatch, shard
 
@@ -79,6 +79,57 @@ def test_shares_of_a_batch_add_up_to_its_loss_and_gradient(world: int, accumulat
     torch.stack(losses).sum().backward()
     assert sum(losses).item() == pytest.approx(by_hand(m), rel=1e-5)  # type: ignore[union-attr]
     torch.testing.assert_close(m.model.logits.grad, whole.model.logits.grad)
+
+
+# Label smoothing
+
+
+def test_smoothed_by_hand() -> None:
+    """Probabilities 1/2, 1/4, 1/4, the right word the first, epsilon 0.3: it has 0.7 + 0.1, the others 0.1 each."""
+    logits = torch.tensor([[2.0, 1.0, 1.0]]) * math.log(2) + 5
+    loss, nll = smoothed(logits, torch.tensor([0]), 0.3)
+    assert nll.item() == pytest.approx(math.log(2))
+    assert loss.item() == pytest.approx(0.8 * math.log(2) + 2 * 0.1 * math.log(4))
+
+
+def test_smoothed_as_torch() -> None:
+    torch.manual_seed(0)
+    logits, target = torch.randn(40, V, dtype=torch.float64, requires_grad=True), torch.randint(0, V, (40,))
+    loss = smoothed(logits, target, 0.1)[0].sum()
+    theirs = torch.nn.functional.cross_entropy(logits, target, label_smoothing=0.1, reduction="sum")
+    torch.testing.assert_close(loss, theirs)
+    torch.testing.assert_close(*(torch.autograd.grad(each, logits)[0] for each in (loss, theirs)))
+
+
+@pytest.mark.parametrize("width", [3, 20])
+def test_smoothing_is_of_the_training_loss_alone_and_never_of_padding(width: int) -> None:
+    """0.9 of the nll and 0.1 of the mean over all seven words, of six tokens, whatever the padding; every nll stays."""
+    m, plain = module(label_smoothing=0.1), module()
+    m.model.load_state_dict(plain.model.state_dict())
+    out = m.training_step(batch(width), 0)
+    log_p = m.model.logits.log_softmax(-1)  # type: ignore[union-attr, operator]
+    read = [1, 4, 5, 1, 1, 6]
+    uniform = -sum(log_p[word].mean().item() for word in read) / 6
+    assert out["loss"].item() == pytest.approx(0.9 * by_hand(m) + 0.1 * uniform, rel=1e-5)
+    assert out["nll"].item() == pytest.approx(6 * by_hand(m), rel=1e-5) and not out["nll"].requires_grad
+    torch.testing.assert_close(m.sentence_nll(batch(width)), plain.sentence_nll(batch(width)))
+    for model in (m, plain):
+        model.validation_step(batch(width), 0)
+        assert model.dev.compute()["nll_per_token"] == pytest.approx(by_hand(plain), rel=1e-5)
+
+
+def test_no_target_no_loss() -> None:
+    m = module(label_smoothing=0.1)
+    empty = shard(batch(), 5, 6)
+    assert not empty.target_mask.any()
+    out = m.training_step(empty, 0)
+    assert out["loss"].item() == out["nll"].item() == 0
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.0])
+def test_a_smoothing_that_is_none(wrong: float) -> None:
+    with pytest.raises(ValueError, match=f"label_smoothing: got {wrong}, expected from 0 to below 1"):
+        module(label_smoothing=wrong)
 
 
 def test_sentence_nll_is_a_sum_per_sentence() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.metrics import TokenLoss, perplexity
+from common.metrics import perplexity
+from common.metrics.token_loss import TokenLoss
 
 # Nine sentences: four with one token at 4 nats, four with one at 2 nats, one with three tokens at 8 nats.
 NLL = [4.0] * 4 + [2.0] * 4 + [24.0]

@@ -47,6 +47,40 @@ def test_as_torch_with_causal_and_padding_masks(kv_heads: int) -> None:
     torch.testing.assert_close(got, torch_multihead(module, x, memory, key_padding_mask=~keep))
 
 
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_head_by_head_with_keys_and_values_of_different_sizes(kv_heads: int) -> None:
+    """softmax(q k^T / sqrt(d_k)) v of each head, its rows of the matrices cut out by hand; d_k = 3, d_v = 5."""
+    module = multihead(kv_heads=kv_heads, head_dim_k=3, head_dim_v=5)
+    x, memory = torch.randn(5, 8).double(), torch.randn(7, 8).double()
+    q, k, v = module.w_q(x), module.w_k(memory), module.w_v(memory)
+    heads = []
+    for h in range(4):
+        g = h // (4 // kv_heads)
+        weights = (q[:, 3 * h : 3 * h + 3] @ k[:, 3 * g : 3 * g + 3].T / 3**0.5).softmax(-1)
+        heads.append(weights @ v[:, 5 * g : 5 * g + 5])
+    torch.testing.assert_close(module(x[None], memory[None], mask=Full())[0], module.w_o(torch.cat(heads, 1)))
+
+
+@pytest.mark.parametrize("settings", [{}, {"kv_heads": 2, "head_dim_k": 6, "rotary": True, "scale": 0.7}])
+def test_one_position_at_a_time(settings: dict[str, Any]) -> None:
+    """Two hypotheses grow to six positions, with a bias by distance, and both look at one memory with padding."""
+    module, alibi = multihead(**settings), Alibi(alibi_slopes(4).double())
+    x = torch.randn(3, 2, 6, 8).double()
+    whole = torch.stack([module(x[:, k], mask=Causal(), bias=alibi) for k in range(2)], 1)
+    keys, values = torch.zeros(3, 2, module.kv_heads, 0, module.head_dim_k), torch.zeros(3, 2, module.kv_heads, 0, 2)
+    keys, values = keys.double(), values.double()
+    for t in range(6):
+        bias = alibi.dense(1, t + 1)[0]
+        out, keys, values = module.extend(x[:, :, t], keys, values, bias)
+        torch.testing.assert_close(out, whole[:, :, t], rtol=0, atol=1e-12)
+    if not module.rotary:
+        memory, keep = torch.randn(3, 5, 8).double(), torch.arange(5) < torch.tensor([[5], [1], [3]])
+        looked, weights = module.look(x[:, :, 0], *module.keys_values(memory), keep)
+        torch.testing.assert_close(looked, module(x[:, :, 0], memory, mask=Padding(keep)), rtol=0, atol=1e-12)
+        assert weights.shape == (3, 2, 4, 5) and not weights.masked_select(~keep[:, None, None]).any()
+        torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 4).double())
+
+
 def test_one_head_by_hand() -> None:
     """Queries 0, keys 0: weights are equal, so each output is W_o times the mean of W_v y = 3 y, twice that: 6 mean(y)."""
     module = MultiHead(1, 1, backend="reference", linear_bias=False)
@@ -60,9 +94,12 @@ def test_one_head_by_hand() -> None:
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize("linear_bias", [True, False])
 def test_parameter_count(kv_heads: int, linear_bias: bool) -> None:
-    module = MultiHead(8, 4, kv_heads=kv_heads, head_dim=3, backend="reference", linear_bias=linear_bias)
-    wide, narrow = 4 * 3, kv_heads * 3
-    weights, biases = 2 * 8 * wide + 2 * 8 * narrow, wide + 2 * narrow + 8
+    """d_k = 3, d_v = 5."""
+    module = MultiHead(
+        8, 4, kv_heads=kv_heads, head_dim_k=3, head_dim_v=5, backend="reference", linear_bias=linear_bias
+    )
+    weights = 8 * (4 * 3 + kv_heads * 3 + kv_heads * 5) + 4 * 5 * 8
+    biases = 4 * 3 + kv_heads * 3 + kv_heads * 5 + 8
     assert sum(p.numel() for p in module.parameters()) == weights + linear_bias * biases
 
 
@@ -99,15 +136,44 @@ def test_without_positions_the_order_of_keys_does_not_matter() -> None:
     torch.testing.assert_close(module(x, mask=Causal())[:, -1], swapped[:, -1])
 
 
-def test_dropout_only_in_training() -> None:
+def test_a_scale_of_zero_is_no_default() -> None:
+    """Weights are then equal: each output is that of the mean."""
+    module, x = multihead(scale=0.0), torch.randn(1, 6, 8).double()
+    mean = module.w_o(module.w_v(x.mean(1, keepdim=True)))
+    torch.testing.assert_close(module(x, mask=Full()), mean.expand_as(x))
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+def test_dropout_only_in_training(backend: str) -> None:
     """Two calls in eval are bit-equal and as with no dropout; in training they differ."""
-    module, none = multihead(dropout=0.5), multihead()
+    module, none = multihead(dropout=0.5, backend=backend), multihead(backend=backend)
     x = torch.randn(1, 16, 8).double()
     module.eval()
     assert torch.equal(module(x, mask=Full()), module(x, mask=Full()))
     assert torch.equal(module(x, mask=Full()), none(x, mask=Full()))
     module.train()
     assert not torch.equal(module(x, mask=Full()), module(x, mask=Full()))
+
+
+def test_dropout_that_a_backend_can_not_repeat_is_none_in_eval_and_refused_in_training() -> None:
+    module, none = multihead(dropout=0.5, backend="sdpa"), multihead(backend="sdpa")
+    x = torch.randn(1, 16, 8).double()
+    assert torch.equal(module.eval()(x, mask=Full()), none(x, mask=Full()))
+    with pytest.raises(ValueError, match="backend 'sdpa' draws its own random numbers"):
+        module.train()(x, mask=Full())
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "chunked"])
+def test_autocast(backend: str) -> None:
+    """The output is in its dtype, near that in fp32; gradients are in that of the weights."""
+    module = multihead(kv_heads=2, rotary=True, backend=backend).float()
+    x = torch.randn(2, 6, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = module(x, mask=Causal())
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), module(x, mask=Causal()), atol=0.05, rtol=0.05)
+    grads = torch.autograd.grad(out.float().square().sum(), list(module.parameters()))
+    assert all(g.dtype == torch.float32 and torch.isfinite(g).all() for g in grads)
 
 
 def test_nothing_of_a_call_is_kept() -> None:
@@ -139,7 +205,8 @@ def test_backends_agree(backend: str, mask: Mask) -> None:
         ({"kv_heads": 3}, "kv_heads: got 3, expected a divisor of heads 4"),
         ({"kv_heads": 0}, "kv_heads: got 0"),
         ({"backend": "fast"}, "backend: got 'fast', expected one of reference"),
-        ({"head_dim": 3, "rotary": True}, "head_dim: got 3, expected an even one"),
+        ({"heads": 3, "head_dim_k": 4}, "heads: got 3, expected a divisor of d_model 8, or head_dim_k and head_dim_v"),
+        ({"head_dim_k": 3, "rotary": True}, "head_dim_k: got 3, expected an even one"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from common.attention import Full, Packed, Padding
 from common.nn.embedding import Embedding, sinusoids
 from common.nn.feedforward import Activation, FeedForward
-from common.nn.multihead import MultiHead
-from common.nn.transformer import POSITIONS, Block, DecoderOnly, Norm, Stack, residual
+from common.nn.transformer import POSITIONS, Block, BlockSettings, DecoderOnly, Norm, Stack, normaliser, residual
 
 SIZES = {"vocabulary": 11, "layers": 2, "d_model": 8, "heads": 4, "kv_heads": 2, "d_ff": 12}
 
@@ -65,6 +64,17 @@ def test_learned_positions_are_looked_up() -> None:
         embedding(torch.zeros(1, 5, dtype=torch.int64))
 
 
+@pytest.mark.parametrize(("first", "told"), [(2, "2 to 5"), (-1, "-1 to 2"), (258, "258 to 261")])
+def test_given_positions_beyond_the_learned_ones_are_refused(first: int, told: str) -> None:
+    """As where positions count on from the number that stands for padding."""
+    embedding = Embedding(3, 2, positions="learned", max_length=5)
+    words = torch.zeros(1, 4, dtype=torch.int64)
+    assert embedding(words, torch.arange(1, 5)).shape == (1, 4, 2)
+    assert embedding(words[:, :0], torch.arange(0)).shape == (1, 0, 2)
+    with pytest.raises(ValueError, match=f"positions: got {told}, expected 0 to 4"):
+        embedding(words, torch.arange(first, first + 4))
+
+
 def test_tied_embedding_starts_at_the_right_size() -> None:
     """Scaled vectors have variance 1, and an untrained model is about as good as guessing: ln 1000 = 6.91, plus 1/2 for
     logits of variance 1."""
@@ -105,6 +115,13 @@ def test_residual_by_hand() -> None:
     assert residual("post", norm, x, lambda y: 2 * y).tolist() == [1.0, -1.0]
 
 
+def test_rms_norm_by_hand() -> None:
+    """(3, 4) over the root of its mean square, sqrt(12.5); no mean is taken off, and there is no bias."""
+    norm = normaliser("rms", 2)
+    torch.testing.assert_close(norm(torch.tensor([3.0, 4.0])), torch.tensor([3.0, 4.0]) / 12.5**0.5)
+    assert [name for name, _ in norm.named_parameters()] == ["weight"]
+
+
 @pytest.mark.parametrize(("norm", "expected"), [("pre", [9.0, 39.0]), ("post", [-3.0, 6.0])])
 def test_block_by_hand(norm: Norm, expected: list[float]) -> None:
     """One token, so attention gives 2 y. norm_1 is 2 LN + 1, norm_2 (4, 5) LN + 1, FFN(a, b) = 8 (max(0, b), max(0, a)).
@@ -112,7 +129,7 @@ def test_block_by_hand(norm: Norm, expected: list[float]) -> None:
     pre: (3, 1) + 2 norm_1(3, 1) = (3, 1) + 2 (3, -1) = (9, -1); norm_2: (5, -4); FFN: (0, 40); sum (9, 39).
     post: norm_1((3, 1) + 2 (3, 1)) = (3, -1); FFN: (0, 24); norm_2(3, 23) = (-3, 6).
     """
-    block = Block(MultiHead(2, 1, backend="reference"), FeedForward(2, 2, activation="relu"), 2, norm=norm, dropout=0.0)
+    block = Block(BlockSettings(d_model=2, heads=1, d_ff=2, backend="reference", norm=norm))
     values = {
         "attention.w_v.weight": [[2.0, 0.0], [0.0, 2.0]],
         "attention.w_o.weight": [[1.0, 0.0], [0.0, 1.0]],
@@ -133,7 +150,8 @@ def test_block_by_hand(norm: Norm, expected: list[float]) -> None:
 def test_stack_as_torch_layers(norm: Norm, activation: Activation) -> None:
     """Against torch's encoder with the same weights, padded on the right."""
     torch.manual_seed(2)
-    stack = Stack(2, 8, 4, 4, 12, norm=norm, activation=activation, backend="reference", bidirectional=True).double()
+    settings = BlockSettings(d_model=8, heads=4, d_ff=12, backend="reference", norm=norm, activation=activation)
+    stack = Stack(2, settings, bidirectional=True).double()
     for parameter in stack.parameters():
         nn.init.normal_(parameter, std=0.5)
     layer = nn.TransformerEncoderLayer(
@@ -307,9 +325,10 @@ def test_dropout_only_in_training(settings: dict[str, float]) -> None:
 @pytest.mark.parametrize("silent", ["attention.w_o", "feedforward.w_2"])
 def test_dropout_is_of_what_each_sublayer_adds(silent: str) -> None:
     """With one of the two silent, the other still drops: half of what it adds is zero, the rest twice as much."""
-    block = Block(
-        MultiHead(8, 2, backend="reference"), FeedForward(8, 8, activation="gelu"), 8, norm="pre", dropout=0.5
+    settings = BlockSettings(
+        d_model=8, heads=2, d_ff=8, backend="reference", norm="pre", activation="gelu", dropout=0.5
     )
+    block = Block(settings)
     nn.init.zeros_(block.get_parameter(f"{silent}.weight"))
     x = torch.randn(4, 50, 8)
     added = block.eval()(x, mask=Full()) - x
@@ -356,7 +375,7 @@ def test_it_learns_to_repeat() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"norm": "none"}, "norm: got 'none', expected pre or post"),
+        ({"norm": "none"}, "norm: got 'none', expected one of pre, post"),
         ({"positions": "rope"}, "positions: got 'rope', expected one of learned"),
         ({"activation": "tanh"}, "activation: got 'tanh', expected one of relu, gelu"),
         ({"max_length": None}, "max_length: got None, expected a number for learned positions"),

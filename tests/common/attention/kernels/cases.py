@@ -1,13 +1,15 @@
-"""What the flash kernels must do, the same whether interpreted with blocks of 16 or compiled with those of the table.
+"""What every backend must do, and the flash kernels, whether interpreted with blocks of 16 or compiled with the table's.
 
-Lengths and masks are in units of a block. Exact values are those of `plain` in fp64, whose error in the case's own dtype
-is what the kernels' is measured against.
+Masks and some of the lengths are in units of a block. Exact values are those of `plain` in fp64, whose error in the case's
+own dtype is what a backend's is measured against.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import torch
@@ -36,27 +38,37 @@ Sizes = tuple[int, int, int, int]  # B, H, Lq, Lk
 HEADS = {"two": (1, 2, 2), "batch": (2, 2, 2), "grouped": (1, 4, 2), "one key head": (2, 2, 1)}
 """B, H, Hkv."""
 
-LENGTHS = {
+LENGTHS: dict[str, tuple[float, float]] = {
     "square": (2.5, 2.5),
     "more keys": (1.3, 2.6),
     "more queries": (2.6, 1.3),
-    "whole": (2, 2),
-    "one query": (0, 2.5),
+    "whole": (2.0, 2.0),
+    "one query": (1, 2.5),
+    "1": (1, 1),
+    "17": (17, 17),
+    "127": (127, 127),
+    "1000": (1000, 1000),
+    "17 of 1000": (17, 1000),
+    "1000 of 127": (1000, 127),
 }
-"""Lq and Lk in blocks; 0 is a single row."""
+"""Lq and Lk: an int is itself, a float a number of blocks."""
 
-WIDTHS = {"16": (16, 16), "20": (20, 20), "80": (80, 80), "96": (96, 40), "4": (4, 24)}
+WIDTHS = {
+    "16": (16, 16), "20": (20, 20), "80": (80, 80), "96": (96, 40), "4": (4, 24), "256": (256, 256), "7": (7, 7),
+    "128": (128, 128),
+}  # fmt: skip
 """D and Dv: one part, or two of 64 + 16 and 64 + 32, and others that fill no part."""
 
+# In squares, windows let a single pair of a block through, or hide a single one.
 MASKS: dict[str, Callable[[Sizes, int], Mask]] = {
     "full": lambda sizes, unit: Full(),
     "causal": lambda sizes, unit: Causal(),
-    "window": lambda sizes, unit: Window(unit // 2, unit // 4),
-    "causal window": lambda sizes, unit: Causal() & Window(unit + 3, None),
+    "window": lambda sizes, unit: Window(unit + 1, unit - 2),
+    "causal window": lambda sizes, unit: Causal() & Window(2 * unit - 2, None),
     "dilated": lambda sizes, unit: Dilated(unit // 4, 2, 3),
-    "bigbird": lambda sizes, unit: Window(3, 3) | Global((0, 5)) | Random(1, unit, seed=2),
+    "bigbird": lambda sizes, unit: Window(3, 1) | Global((0, 5)) | Random(1, unit, seed=2),
     "padding": lambda sizes, unit: Padding(torch.arange(sizes[3]) >= torch.arange(sizes[0])[:, None] * unit - 7),
-    "all padding": lambda sizes, unit: Padding.lengths(torch.arange(sizes[0]) * 5, sizes[3]),
+    "all padding": lambda sizes, unit: Padding.lengths((torch.arange(sizes[0]) * 5).clamp(max=sizes[3]), sizes[3]),
     "packed": lambda sizes, unit: Packed(*(_segments(sizes[0], length, unit) for length in sizes[2:])),
     "blocks by head": lambda sizes, unit: Blocks(_table(sizes, unit // 2 + 1), unit // 2 + 1),
 }
@@ -96,33 +108,54 @@ class Case:
         return "-".join(vars(self).values()).replace(" ", "_")
 
     def sizes(self, unit: int) -> Sizes:
-        lq, lk = (max(1, int(blocks * unit)) for blocks in LENGTHS[self.lengths])
+        lq, lk = (size if isinstance(size, int) else int(size * unit) for size in LENGTHS[self.lengths])
         return *HEADS[self.heads][:2], lq, lk
 
 
-FACTORS = {
+ALL_FACTORS = {
     "mask": list(MASKS), "dtype": list(DTYPES), "width": list(WIDTHS), "lengths": list(LENGTHS), "heads": list(HEADS),
     "bias": list(BIASES), "layout": list(LAYOUTS),
 }  # fmt: skip
 
+FACTORS = ALL_FACTORS | {"width": list(WIDTHS)[:6], "lengths": list(LENGTHS)[:7]}
+"""What an interpreter has time for in blocks of 16."""
 
-def pairwise(factors: dict[str, list[str]]) -> list[Case]:
-    """Few cases in which any two values of different factors meet."""
+
+def pairwise(factors: dict[str, list[str]], whole: tuple[str, ...] = ()) -> list[Case]:
+    """Few cases in which any two values of different factors meet, and all combinations of those of the factors `whole`."""
     left = {((a, x), (b, y)) for a, b in combinations(factors, 2) for x in factors[a] for y in factors[b]}
     order = sorted(left)
-    cases = []
-    while left:
-        chosen = dict(next(pair for pair in order if pair in left))
+    starts = (
+        [dict(zip(whole, values, strict=True)) for values in product(*(factors[name] for name in whole))]
+        if whole
+        else []
+    )
+    used, made = Counter[tuple[str, str]](), []
+    while starts or left:
+        chosen = starts.pop(0) if starts else dict(next(pair for pair in order if pair in left))
         for name, values in factors.items():
             if name not in chosen:
-                chosen[name] = max(values, key=lambda value: len(left & _pairs(chosen | {name: value}, factors)))
+                new = {value: len(left & _pairs(chosen | {name: value}, factors)) for value in values}
+                chosen[name] = max(values, key=lambda value: (new[value], -used[name, value]))
         left -= _pairs(chosen, factors)
-        cases.append(Case(**chosen))
-    return cases
+        used.update(chosen.items())
+        made.append(Case(**chosen))
+    return made
 
 
 def _pairs(chosen: dict[str, str], factors: dict[str, list[str]]) -> set[Any]:
     return set(combinations([(name, chosen[name]) for name in factors if name in chosen], 2))
+
+
+LONG = [
+    *pairwise({"mask": list(MASKS), "dtype": list(DTYPES), "heads": list(HEADS)[1:], "lengths": ["127"]}),
+    Case("causal", "bf16", lengths="1000"),
+    Case("bigbird", "fp16", lengths="1000", bias="t5"),
+    Case("window", "fp32", lengths="1000", heads="grouped"),
+    Case("packed", "bf16", lengths="17 of 1000", heads="batch", bias="of keys"),
+    Case("padding", "fp16", lengths="1000 of 127", heads="one key head"),
+]
+"""What it has time for in blocks of 128."""
 
 
 def inputs(case: Case, unit: int, device: str = "cpu") -> tuple[Mask, dict[str, Tensor], Tensor | RelativeBias | None]:
@@ -150,8 +183,39 @@ def dead(mask: Mask, sizes: Sizes, kv: int) -> tuple[Tensor, Tensor]:
     return ~allowed.any(3, keepdim=True), ~allowed.unflatten(1, (kv, -1)).any(2).any(2)[..., None]
 
 
+@dataclass(frozen=True)
+class Truth:
+    """The inputs of a case and what they give: `right` in fp64, `ordinary` by `plain` in the case's dtype.
+
+    dead: of "q" and "k", which rows take no part. vanished: names of gradients that are zero, as each query that is left
+    has one key and so one weight: what cancels there, as a root mean square.
+    """
+
+    mask: Mask
+    tensors: dict[str, Tensor]
+    bias: Tensor | RelativeBias | None
+    dead: dict[str, Tensor]
+    right: dict[str, Tensor]
+    ordinary: dict[str, Tensor]
+    vanished: dict[str, float]
+
+
+def truth(case: Case, unit: int, device: str = "cpu") -> Truth:
+    mask, tensors, bias = inputs(case, unit, device)
+    rows = (side.to(device) for side in dead(mask, case.sizes(unit), tensors["k"].shape[1]))
+    right, ordinary = (exact(mask, tensors, bias, dtype) for dtype in (torch.float64, DTYPES[case.dtype]))
+    none = {name for name, value in right.items() if name != "output" and value.abs().max() < 1e-9}
+    terms = exact(mask, tensors, bias, torch.float64, unnormalised) if none else {}
+    vanished = {name: float(terms[name].pow(2).mean().sqrt()) for name in none}
+    return Truth(mask, tensors, bias, dict(zip("qk", rows, strict=True)), right, ordinary, vanished)
+
+
 def exact(
-    mask: Mask, tensors: dict[str, Tensor], bias: Tensor | RelativeBias | None, dtype: torch.dtype
+    mask: Mask,
+    tensors: dict[str, Tensor],
+    bias: Tensor | RelativeBias | None,
+    dtype: torch.dtype,
+    form: Callable[..., Tensor] = plain,
 ) -> dict[str, Tensor]:
     """Output and gradients of `plain` in a dtype, with zeros for what takes no part."""
     sizes = (*tensors["q"].shape[:3], tensors["k"].shape[2])
@@ -162,26 +226,42 @@ def exact(
 
     def run(q: Tensor, k: Tensor, v: Tensor, made: Tensor | RelativeBias | None) -> Tensor:
         whole = made.dense(*sizes[2:], device=device) if isinstance(made, RelativeBias) else made
-        return plain(q, k, v, allowed, scale=q.shape[3] ** -0.5, bias=0.0 if whole is None else whole)
+        return form(q, k, v, allowed, scale=q.shape[3] ** -0.5, bias=0.0 if whole is None else whole)
 
-    wide = bias.double() if isinstance(bias, Tensor) and dtype == torch.float64 else bias
-    return differentiate(run, clean, wide)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    if isinstance(bias, T5Bias):
+        return differentiate(run, clean, T5Bias(bias.table.to(wide), bias.bidirectional, bias.max_distance))
+    return differentiate(run, clean, bias.to(wide) if isinstance(bias, Tensor) else bias)
+
+
+def unnormalised(
+    q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, *, scale: float, bias: Tensor | float = 0.0
+) -> Tensor:
+    """As `plain`, but no gradient flows through the softmax's sum: what that would subtract from the others is missing."""
+    k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], 1) for t in (k, v))
+    scores = (q @ k.transpose(-1, -2) * scale + bias).masked_fill(~allowed, -1e30)
+    weights = (scores - scores.detach().logsumexp(-1, keepdim=True)).exp()
+    return weights.masked_fill(~(allowed & allowed.any(-1, keepdim=True)), 0.0) @ v
 
 
 def differentiate(
-    run: Callable[..., Tensor], tensors: dict[str, Tensor], bias: Tensor | RelativeBias | None
+    run: Callable[..., Tensor],
+    tensors: dict[str, Tensor],
+    bias: Tensor | RelativeBias | None,
+    wanted: Collection[str] = ("q", "k", "v", "bias"),
 ) -> dict[str, Tensor]:
-    """output, q, k, v and bias (for T5 that of its table), each the gradient for `do` but the first."""
-    leaves = {name: tensors[name].detach().requires_grad_() for name in ("q", "k", "v")}
+    """output, and of those wanted the gradient for `do`: q, k, v and bias (for T5 that of its table)."""
+    leaves = {name: tensors[name].detach().requires_grad_(name in wanted) for name in ("q", "k", "v")}
     given = bias
     if isinstance(bias, Tensor):
-        given = leaves["bias"] = bias.detach().requires_grad_()
+        given = leaves["bias"] = bias.detach().requires_grad_("bias" in wanted)
     elif isinstance(bias, T5Bias):
-        table = leaves["bias"] = bias.table.detach().requires_grad_()
+        table = leaves["bias"] = bias.table.detach().requires_grad_("bias" in wanted)
         given = T5Bias(table, bias.bidirectional, bias.max_distance)
     out = run(leaves["q"], leaves["k"], leaves["v"], given)
-    grads = torch.autograd.grad(out, list(leaves.values()), tensors["do"].to(out.dtype))
-    return {"output": out.detach()} | dict(zip(leaves, grads, strict=True))
+    chosen = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
+    grads = torch.autograd.grad(out, list(chosen.values()), tensors["do"].to(out.dtype)) if chosen else ()
+    return {"output": out.detach()} | dict(zip(chosen, grads, strict=True))
 
 
 def kernels(
@@ -195,23 +275,45 @@ def kernels(
     return differentiate(run, tensors, bias)
 
 
-def assert_within_gate(case: Case, unit: int, device: str = "cpu") -> None:
-    """Relative RMS of output and gradients: at most twice that of `plain` in the same dtype, + 1e-5; zeros stay zeros."""
-    mask, tensors, bias = inputs(case, unit, device)
-    got = kernels(mask, tensors, bias)
-    right, ordinary = (exact(mask, tensors, bias, dtype) for dtype in (torch.float64, DTYPES[case.dtype]))
-    rows = dict(zip("qk", dead(mask, case.sizes(unit), tensors["k"].shape[1]), strict=True))
+def errors(known: Truth, got: dict[str, Tensor]) -> dict[str, tuple[float, float]]:
+    """Relative RMS of output and gradients, and what is allowed: twice that of `plain` in the same dtype, + 1e-5.
+
+    A gradient that vanishes is measured against what cancels in it, and may be off by a rounding of that: kernels that keep
+    the output alone, in 16 bits, have it in both of what they subtract. Raises AssertionError for what is not finite, and for
+    rows that take no part and are not zero.
+    """
+    found = {}
     for name, value in got.items():
-        assert torch.isfinite(value).all(), name
-        if right[name].abs().max() < 1e-6:  # nothing but rounding, as of a bias that a single key sees
-            assert value.abs().max() < 1e-5, name
-            continue
-        error, allowed = relative_rms(value, right[name]), 2 * relative_rms(ordinary[name], right[name]) + 1e-5
-        if not right[name].any() or right[name].abs().max() < 1e-12:  # all that is summed cancels
-            error = float(value.abs().max())
-        assert error <= allowed, f"{name}: {error:.2e}, allowed {allowed:.2e}"
+        right = known.right[name]
+        assert value.shape == right.shape and torch.isfinite(value).all(), f"{name} has a wrong shape or is not finite"
+        if name in known.vanished:
+            size = known.vanished[name]
+            error = float(value.double().pow(2).mean().sqrt()) / (size or 1.0)
+            found[name] = error, torch.finfo(known.tensors["q"].dtype).eps / 2 * (size > 0) + 1e-5
+        else:
+            found[name] = relative_rms(value, right), 2 * relative_rms(known.ordinary[name], right) + 1e-5
     for name, of in (("output", "q"), ("q", "q"), ("k", "k"), ("v", "k")):
-        assert not got[name].masked_select(rows[of].to(device)).any(), f"{name} of a row that takes no part"
+        if name in got:
+            assert not got[name].masked_select(known.dead[of]).any(), f"{name} of a row that takes no part is not zero"
+    return found
+
+
+def assert_within_gate(case: Case, unit: int, device: str = "cpu") -> None:
+    """Of the kernels: see `errors`; zeros stay zeros."""
+    known = truth(case, unit, device)
+    for name, (error, allowed) in errors(known, kernels(known.mask, known.tensors, known.bias)).items():
+        assert error <= allowed, f"{name}: {error:.2e}, allowed {allowed:.2e}"
+
+
+@contextmanager
+def poisoned_memory(device: str = "cpu") -> Iterator[None]:
+    """New memory holds NaN: an output or a part of one that nobody writes shows."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        assert torch.empty(1, device=device).isnan()
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def _normal(*shape: int, seed: int = 0) -> Tensor:

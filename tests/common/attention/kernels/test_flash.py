@@ -29,11 +29,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def poisoned_memory() -> Iterator[None]:
-    """New memory holds NaN: an output or a part of one that nobody writes shows."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    assert INTERPRETED and torch.empty(1).isnan()
-    yield
-    torch.use_deterministic_algorithms(False)
+    assert INTERPRETED
+    with cases.poisoned_memory():
+        yield
 
 
 @pytest.mark.parametrize("case", cases.pairwise(cases.FACTORS), ids=str)
@@ -41,10 +39,29 @@ def test_output_and_gradients(case: Case) -> None:
     cases.assert_within_gate(case, UNIT)
 
 
+@pytest.mark.parametrize("case", cases.LONG, ids=str)
+def test_long(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configurations, "choose", lambda *_: Configuration(128, 128, 4, 1))
+    cases.assert_within_gate(case, 128)
+
+
 @pytest.mark.parametrize("block_q, block_k", [(16, 32), (32, 16), (64, 16)])
 def test_block_sizes(block_q: int, block_k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configurations, "choose", lambda *_: Configuration(block_q, block_k, 4, 1))
     cases.assert_within_gate(Case(mask="bigbird", heads="grouped", lengths="more keys", bias="whole"), UNIT)
+
+
+@pytest.mark.parametrize("bias", ["whole", "t5"])
+def test_a_query_that_sees_nothing_takes_no_part(bias: str) -> None:
+    """NaN in it and in its gradient, next to queries of its block that see something."""
+    cases.assert_within_gate(Case(lengths="more queries", heads="grouped", bias=bias), UNIT)
+
+
+def test_masks_of_each_batch_entry_and_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists in groups by both; of the tables' masks each differs by one alone."""
+    by_entry, by_head = cases.MASKS["padding"], cases.MASKS["blocks by head"]
+    monkeypatch.setitem(cases.MASKS, "both", lambda sizes, unit: by_entry(sizes, unit) & by_head(sizes, unit))
+    cases.assert_within_gate(Case(mask="both", heads="batch"), UNIT)
 
 
 @pytest.mark.parametrize("p, options", [

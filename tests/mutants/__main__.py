@@ -1,0 +1,102 @@
+"""Prints one line a fault and a summary. Exit code 1 if a fault survives or proves nothing, 2 for a name that is none."""
+
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.mutants import process
+from tests.mutants.fault import Fault
+from tests.mutants.faults import FAULTS
+from tests.mutants.process import Outcome
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("common", "tests", "pyproject.toml")
+WORKERS = 2
+
+VERDICTS = {"failed": "caught", "crashed": "crash", "passed": "SURVIVES", "broken": "PROVES NOTHING"}
+
+
+def main(
+    words: Sequence[str], root: Path = ROOT, faults: Sequence[Fault] = FAULTS, limit: int = process.CPU_SECONDS
+) -> int:
+    """words: only the faults whose name or file holds one of them. limit: computing time of one process, in seconds."""
+    found = {word: [fault for fault in faults if word in f"{fault.file} {fault.name}"] for word in words}
+    if not all(found.values()):
+        print(f"no such fault; there are: {', '.join(fault.name for fault in faults)}", file=sys.stderr)
+        return 2
+    chosen = [fault for fault in faults if not words or any(fault in some for some in found.values())]
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
+        copies = Copies(root, Path(folder), limit)
+        tests = sorted({test for fault in chosen for test in fault.tests})
+        for outcome in pool.map(copies.run, [part for n in range(WORKERS) if (part := tests[n::WORKERS])]):
+            if outcome.kind != "passed":
+                print(f"the unchanged tree does not pass, so that nothing can be shown: {outcome.detail}")
+                return 1
+        counts, width = dict.fromkeys(VERDICTS, 0), max(len(fault.name) for fault in chosen)
+        for fault, (outcome, seconds) in zip(chosen, pool.map(copies.run_with, chosen), strict=True):
+            counts[outcome.kind] += 1
+            print(f"{VERDICTS[outcome.kind]:14} {seconds:5.1f} s  {fault.name:{width}}  {outcome.detail}", flush=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"{len(chosen)} faults: {counts['failed']} caught, {counts['crashed']} crash their test, {counts['passed']} survive, "
+        f"{counts['broken']} prove nothing; {time.monotonic() - begun:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of CPU"
+    )
+    return 1 if counts["passed"] or counts["broken"] else 0
+
+
+class Copies:
+    """One of the tree for each worker, all the same. limit: computing time of one process, in seconds."""
+
+    def __init__(self, root: Path, folder: Path, limit: int) -> None:
+        self.limit = limit
+        self.free: SimpleQueue[Path] = SimpleQueue()
+        first = folder / "0"
+        first.mkdir()
+        for part in PARTS:
+            if (root / part).is_dir():
+                shutil.copytree(root / part, first / part, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(root / part, first)
+        for n in range(1, WORKERS):
+            self.free.put(Path(shutil.copytree(first, folder / str(n))))
+        self.free.put(first)
+
+    @contextmanager
+    def _one(self) -> Iterator[Path]:
+        tree = self.free.get()
+        try:
+            yield tree
+        finally:
+            self.free.put(tree)
+
+    def run(self, tests: Sequence[str]) -> Outcome:
+        """In the tree as it is."""
+        with self._one() as tree:
+            return process.run(tree, tests, self.limit)
+
+    def run_with(self, fault: Fault) -> tuple[Outcome, float]:
+        """In the tree with a fault, and the seconds that it took."""
+        with self._one() as tree:
+            start, file = time.monotonic(), tree / fault.file
+            try:
+                changed = fault.applied(tree)
+            except ValueError as error:
+                return Outcome("broken", f"does not apply: {error}"), 0.0
+            before = file.read_bytes()
+            try:
+                file.write_text(changed, encoding="utf-8")
+                return process.run(tree, fault.tests, self.limit), time.monotonic() - start
+            finally:
+                file.write_bytes(before)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
