@@ -40,9 +40,10 @@ class _Pointwise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor]:
+        d_h, d_c = grad_outputs
         gates, c, squashed = ctx.saved_tensors
         d_total = torch.empty_like(gates)
-        return d_total, step_backward(*grad_outputs, gates, c, squashed, d_total)
+        return d_total, step_backward(d_h, d_c, gates, c, squashed, d_total)
 
 
 def activated(total: Tensor) -> Tensor:

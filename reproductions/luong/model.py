@@ -78,7 +78,7 @@ class Luong(nn.Module):
             self.w_query, self.w_key = nn.Linear(hidden, hidden, bias=False), nn.Linear(hidden, hidden, bias=False)
             self.v_a = nn.Parameter(torch.empty(hidden))
         elif attention == "location":  # a_t = softmax(W_a h_t)
-            self.w_a = nn.Parameter(torch.empty(hidden, max_source))
+            self.w_place = nn.Parameter(torch.empty(hidden, max_source))
         if span == "local_p":  # p_t = S sigmoid(v_p^T tanh(W_p h_t))
             self.w_p, self.v_p = nn.Parameter(torch.empty(hidden, hidden)), nn.Parameter(torch.empty(hidden))
         if attention != "none":
@@ -135,7 +135,7 @@ class Luong(nn.Module):
         """Equation 7, for local attention equations 9 and 10. (B, Q, S)"""
         length, keys = x.mask.shape[1], x.keys.unsqueeze(1)
         if self.attention == "location":
-            scores = location_score(h, self.w_a, length)
+            scores = location_score(h, self.w_place, length)
         elif self.attention == "concat":
             scores = additive_score(self.w_query(h).to(keys.dtype), keys, self.v_a)
         else:  # general: W_a went to the keys

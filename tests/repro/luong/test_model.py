@@ -58,7 +58,7 @@ def weights_by_hand(m: Luong, h: Tensor, states: Tensor, t: int) -> Tensor:
         w_a = torch.cat((m.w_query.weight, m.w_key.weight), 1)
         scores = [m.v_a @ torch.tanh(w_a @ torch.cat((h, of_s))) for of_s in states]
     else:
-        scores = list((m.w_a.T @ h)[:s])  # type: ignore[union-attr]
+        scores = list((m.w_place.T @ h)[:s])
     if m.span == "global":
         return torch.stack(scores).softmax(0)
     center = t if m.span == "local_m" else s * torch.sigmoid(m.v_p @ torch.tanh(m.w_p.T @ h)).item()
@@ -170,4 +170,4 @@ def test_weights_start_uniform() -> None:
 ])  # fmt: skip
 def test_settings_that_mean_nothing_are_refused(given: dict, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        Luong(11, 13, **(SIZES | given))
+        Luong(11, 13, **(SIZES | given))  # type: ignore[arg-type]
