@@ -27,9 +27,15 @@ tables = $(or $(TABLE),$(patsubst conf/table/%.yaml,%,$(wildcard conf/table/$(pa
 	$(if $(filter scale=paper,$(1)),conf/table/paper/$(paper)_*.yaml))))
 choice = $(strip $(if $(ROW),experiment=$(paper)/$(subst $(comma),$(comma)$(paper)/,$(ROW))) \
 	$(if $(SEEDS),seed=$(SEEDS)) $(if $(FRESH),fresh=true) $(ARGS))
-measured = $(wildcard conf/bench/$(paper).yaml)
+# What is measured goes with the whole paper: not with a choice of its trained rows, whose overrides it does not have.
+trained = $(wildcard conf/table/$(paper)_*.yaml)
+measured = $(if $(and $(trained),$(TABLE)$(ROW)),,$(wildcard conf/bench/$(paper).yaml))
 train = failed=0; for table in $(call tables,$(1)); do \
 	$(PY) -m reproductions.train -m table=$$table $(1) $(choice) || { failed=$$?; test $$failed = 1 || exit $$failed; }; done
+
+measure = for seed in $(subst $(comma), ,$(or $(SEEDS),1)); do \
+	$(PY) -m reproductions.bench bench=$(paper) $(scale) seed=$$seed $(if $(FRESH),fresh=true) $(if $(trained),,$(ARGS)) || \
+		{ failed=$$?; test $$failed = 1 || exit $$failed; }; done;
 
 .PHONY: help setup check test conformance mutants kernels-static bench-nmt bench-attention translate clean
 .DEFAULT_GOAL := help
@@ -89,9 +95,7 @@ _known-%:
 
 # A failed row is exit code 1, and the report shows it: so it is written all the same. Other codes (a wrong argument) stop.
 repro-%: _known-% $(READY)  ## train the rows of its tables, then report
-	@$(call train,$(scale)); $(if $(measured),$(PY) -m reproductions.bench bench=$(paper) $(scale) \
-		$(if $(SEEDS),seed=$(SEEDS)) $(if $(FRESH),fresh=true) $(ARGS) || { failed=$$?; test $$failed = 1 || exit $$failed; };) \
-		$(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
+	@$(call train,$(scale)); $(if $(measured),$(measure)) $(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
 
 dry-run-%: _known-% $(READY)  ## one update of every row with a made-up batch; SCALE=paper unless given
 	@$(call train,scale=$(or $(SCALE),paper) dry_run=true); exit $$failed

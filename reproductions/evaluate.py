@@ -26,6 +26,7 @@ from data.translation import TranslationData
 from data.vocab import BOS, EOS, UNK
 from reproductions.config import Decode
 from reproductions.unknown_words import dictionary_of, replace_words
+from reproductions.word_links import score_links
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         records = _records(data, examples, chosen, everything, nll, tokens, words)
         metrics |= _score(records, split)
         metrics[f"{split}/perplexity"] = _plain(perplexity(nll=nll, tokens=tokens))
+        metrics |= score_links(module, data, split, folder)
         _write(folder / "sentences" / f"{split}.jsonl", records)
 
         known = [i for i, record in enumerate(records) if not record["source_unk"] + record["reference_unk"]]

@@ -8,6 +8,7 @@ import pytest
 import sacrebleu
 from hydra.utils import instantiate
 
+from data.gold import gold_links
 from data.pairs import Example
 from data.vocab import UNK
 from reproductions.compose import Job
@@ -123,3 +124,19 @@ def test_translate_gives_the_tested_translations_and_keeps_blank_lines(tested: J
 def test_translate_says_what_it_needs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no config.yaml: expected the folder of a finished run"):
         load(tmp_path)
+
+
+def test_links_of_attention_are_scored_against_links_made_by_hand(tested: Job) -> None:
+    """The generated text knows its links; the rate is counted again from the stored ones."""
+    data = instantiate(tested.config["data"])
+    data.prepare()
+    lines = (tested.folder / "links" / "test.jsonl").read_text().splitlines()
+    found = [{tuple(map(int, link.split("-"))) for link in json.loads(line)["links"].split()} for line in lines]
+    gold, examples = gold_links(data, "test"), data.examples("test")
+    assert [json.loads(line)["id"] for line in lines] == [e.id for e in examples]
+    assert all(len(links) == len(e.target_tokens) for links, e in zip(found, examples, strict=True))
+    hits = sum(len(links & g.sure) + len(links & g.possible) for links, g in zip(found, gold, strict=True))
+    rate = 1 - hits / sum(len(links) + len(g.sure) for links, g in zip(found, gold, strict=True))
+    metrics = json.loads((tested.folder / "result.json").read_text())["metrics"]
+    assert metrics["test/aer"]["value"] == pytest.approx(rate, abs=1e-12)
+    assert rate < 0.5, "a model that has learnt to look words up looks at them"

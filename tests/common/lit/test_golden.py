@@ -14,15 +14,24 @@ from reproductions.compose import job
 from reproductions.dry_run import build, update, vocabulary
 
 FILE = Path(__file__).resolve().parents[2] / "golden" / "seq2seq.json"
-ROWS = ("rnnsearch_50", "rnnencdec_50")
+ROWS = (
+    "bahdanau/rnnsearch_50",
+    "bahdanau/rnnencdec_50",
+    "luong/dropout",
+    "luong/local_p_general_feed",
+    "luong/global_location",
+    "transformer/transformer_base",
+)
 UPDATES = 20
 
 
 def losses(row: str) -> list[float]:
-    config = job((f"experiment=bahdanau/{row}", "scale=smoke"), None).config
+    config = job((f"experiment={row}", "scale=smoke"), None).config
     torch.set_num_threads(1)
     module = build(config)
     optimizer = module.optimizer(module.parameters())
+    for group in optimizer.param_groups:
+        group["lr"] *= module.schedule(99, module.total_updates)
     generator = torch.Generator().manual_seed(0)
     found = []
     for _ in range(UPDATES):
