@@ -53,8 +53,8 @@ def export(record: Record) -> dict[str, Any]:
                 found["refused"][str(row.length)] = f"{row.status}: {row.reason}"
     return {
         "device": record.machine["device"], "versions": dict(record.versions), "date": record.date,
-        "machine": dict(record.machine), "clocks": [dict(clock) for clock in record.clocks], "commit": record.commit,
-        "source": record.source, "command": record.command, "rows": list(rows.values()),
+        "machine": dict(record.machine), "clocks": list({tuple(clock.items()): dict(clock) for clock in record.clocks}.values()), "commit": record.commit,
+        "source": record.source, "command": " ".join(word for word in record.command.split() if not word.startswith("out=")), "rows": list(rows.values()),
     }  # fmt: skip
 
 

@@ -6,6 +6,9 @@ from common.report.render import text
 from common.report.render.markdown import table
 from common.report.views import Report
 
+WIDEST = 9
+"""Columns of a table that can still be read there."""
+
 
 def insert_results(readme: str, report: Report, link: str) -> str:
     """Replace what stands between <!-- results:<paper>:start --> and :end. Raises ValueError for a missing marker."""
@@ -19,14 +22,14 @@ def insert_results(readme: str, report: Report, link: str) -> str:
 
 
 def short_results(report: Report, link: str) -> str:
-    """The first table and a line per claim."""
+    """The first table, unless it is too wide, and a line per claim."""
     header, rows = text.grid(report.tables[0])
     verdicts = [
         [text.verdict_text(outcome), outcome.claim.claim, text.effect_text(outcome)] for outcome in report.outcomes
     ]
     parts = [
         f"Scale {report.scale}. {text.data_note(report)}",
-        table(header, rows),
+        *([table(header, rows)] if len(header) <= WIDEST else []),
         table(["verdict", "claim", "effect [95%]"], verdicts),
         f"Everything else: [{link}]({link}).",
     ]
