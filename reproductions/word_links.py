@@ -18,8 +18,9 @@ AT_A_TIME = 64
 
 def score_links(module: Seq2Seq, data: TranslationData, split: str, folder: Path) -> dict[str, dict[str, Any]]:
     """Writes links/<split>.jsonl and returns the alignment error rate (Luong et al. 2015, section 5.4); nothing for a model
-    without attention, and for data without links made by hand."""
-    weights = _forced(module, data, split) if (data.folder / FILE).is_file() else []
+    without attention, for data without links made by hand, and for subwords, whose weights are between pieces of words."""
+    known = (data.folder / FILE).is_file() and data.subword is None
+    weights = _forced(module, data, split) if known else []
     if not weights:
         return {}
     records, score = alignment_records(weights, gold_links(data, split), data.examples(split))
