@@ -189,7 +189,9 @@ def test_terminal_shows_every_measured_table_without_intervals(report: Report):
     assert "Other: not run: its code is not public." in shown
 
 
-def test_the_readme_gets_the_first_table(report: Report):
+def test_the_readme_gets_the_first_table_unless_it_is_too_wide(report: Report, monkeypatch: pytest.MonkeyPatch):
+    assert "| Fast | one run |" not in short_results(report, "RESULTS.md")
+    monkeypatch.setattr("common.report.render.readme.WIDEST", 99)
     assert "| Fast | one run |" in short_results(report, "RESULTS.md")
 
 
