@@ -24,7 +24,7 @@ from data.translation import TranslationData
 from reproductions import provenance
 from reproductions.config import Decode
 from reproductions.ensemble import load_members, weights_of
-from reproductions.evaluate import check_references, evaluate
+from reproductions.evaluate import Tested, check_references, evaluate
 
 Config = dict[str, Any]
 KEPT = ("previous", "log.txt", "progress.json", ".lock")
@@ -122,13 +122,19 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any], spent: Sp
     facts = training_facts(data, module, curves, best)
     for name in ("last.ckpt", "best.ckpt"):
         (folder / name).unlink(missing_ok=True)
+    result = result_of(tested, module, data)
+    return result | {"train": facts | result["train"]}
+
+
+def result_of(tested: Tested, module: Seq2Seq, data: TranslationData) -> dict[str, Any]:
+    """What result.json tells of a row that was tested, trained or not."""
     return {
         "status": "ok",
         "data_checksum": data.checksum,
         "metrics": tested.metrics,
         "decode": tested.decode,
         "parameters": sum(p.numel() for p in module.parameters()),
-        "train": facts | {"train_nll": tested.train_nll, "dev_nll": tested.dev_nll},
+        "train": {"train_nll": tested.train_nll, "dev_nll": tested.dev_nll},
         "data": data.record,
     }
 
@@ -144,16 +150,7 @@ def test_members(config: Config, folder: Path) -> dict[str, Any]:
     text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
     tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
-    return {
-        "status": "ok",
-        "members": members,
-        "data_checksum": data.checksum,
-        "metrics": tested.metrics,
-        "decode": tested.decode,
-        "parameters": sum(p.numel() for p in module.parameters()),
-        "train": {"train_nll": tested.train_nll, "dev_nll": tested.dev_nll},
-        "data": data.record,
-    }
+    return result_of(tested, module, data) | {"members": members}
 
 
 def make_trainer(config: Config, folder: Path, module: Seq2Seq, watching: list[pl.Callback]) -> pl.Trainer:

@@ -4,16 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from common.decode.forced import forced_weights
 from common.decode.types import Hypothesis
 from common.decode.unknown import Pair, learn_dictionary, replace_unknown
 from common.lit.seq2seq import Seq2Seq
-from data.bucketing import BatchSize
 from data.pairs import Example
 from data.translation import TranslationData
 from data.vocab import SPECIALS, UNK
-
-AT_A_TIME = 64
+from reproductions.reading import read
 
 
 def dictionary_of(module: Seq2Seq, data: TranslationData, pairs: int) -> dict[str, str] | None:
@@ -28,14 +25,9 @@ def dictionary_of(module: Seq2Seq, data: TranslationData, pairs: int) -> dict[st
 def _aligned_pairs(module: Seq2Seq, data: TranslationData, pairs: int) -> Iterator[Pair]:
     examples = data.examples("train")
     rows = np.random.default_rng(0).permutation(len(examples))[:pairs]
-    for batch in data.batches_of("train", np.sort(rows), BatchSize("sentences", AT_A_TIME)):
-        batch = batch.to(module.device)
-        weights = forced_weights(module.translator, batch.source, batch.source_mask, batch.target_in)
-        if weights is None:
-            return
-        for i, of_one in zip(batch.index.tolist(), weights.cpu(), strict=True):
-            if examples[i].source_tokens:
-                yield examples[i].source_tokens, examples[i].target_tokens, of_one
+    for i, weights in read(module, data, "train", np.sort(rows)):
+        if examples[i].source_tokens:
+            yield examples[i].source_tokens, examples[i].target_tokens, weights
 
 
 def replace_words(
