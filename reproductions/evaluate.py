@@ -70,7 +70,10 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         records = _records(data, examples, chosen, everything, nll, tokens, words)
         metrics |= _score(records, split)
         metrics[f"{split}/perplexity"] = _plain(perplexity(nll=nll, tokens=tokens))
-        metrics |= score_links(module, data, split, folder)
+        if links := score_links(module, data, split):
+            link_records, error_rate = links
+            metrics[f"{split}/aer"] = _plain(error_rate)
+            _write(folder / "links" / f"{split}.jsonl", link_records)
         _write(folder / "sentences" / f"{split}.jsonl", records)
 
         known = [i for i, record in enumerate(records) if not record["source_unk"] + record["reference_unk"]]
