@@ -4,6 +4,9 @@ import codecs
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -34,16 +37,16 @@ def is_blank(text: str) -> bool:
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
 
 
-def map_nonblank(lines: Sequence[str], fn: Callable[[list[str]], Sequence[str]]) -> list[str]:
-    """`fn` applied to the list of lines that are not blank; a blank line gives "" at its own place.
+def map_nonblank(lines: Sequence[str], fn: Callable[[list[str]], Sequence[Result]], *, blank: Result) -> list[Result]:
+    """`fn` applied to the list of lines that are not blank; a blank line gives `blank` at its own place.
 
-    `fn` never sees a blank line (an encoder would make up a sentence for it) and must return one string a line.
+    `fn` never sees a blank line (an encoder would make up a sentence for it) and must return one result a line.
     """
     places = [i for i, line in enumerate(lines) if not is_blank(line)]
     results = fn([lines[i] for i in places]) if places else []
     if len(results) != len(places):
         raise ValueError(f"got {len(results)} results for {len(places)} lines: the function must return one a line")
-    out = [""] * len(lines)
+    out = [blank] * len(lines)
     for place, result in zip(places, results, strict=True):
         out[place] = result
     return out

@@ -158,9 +158,9 @@ def translate(
 
 
 def search(
-    module: Seq2Seq, source: Tensor, mask: Tensor, settings: Decode, forbid: Sequence[int] = ()
+    module: Seq2Seq, source: Tensor, mask: Tensor, settings: Decode, forbid: Sequence[int] = (), n_best: int = 1
 ) -> list[list[Hypothesis]]:
-    """The best hypothesis of each source (B, S), with a length limit that grows with its words."""
+    """The n_best hypotheses of each source (B, S), best first, with a length limit that grows with its words."""
     limit = (mask.sum(1) * settings.max_ratio).long() + settings.max_extra
     return beam_search(
         module.translator,
@@ -173,6 +173,7 @@ def search(
         length_penalty=settings.length_penalty,
         length_rule=settings.length_rule,
         forbid=forbid,
+        n_best=n_best,
     )
 
 

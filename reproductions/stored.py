@@ -15,7 +15,8 @@ Config = dict[str, Any]
 
 
 def load(folder: Path) -> tuple[Seq2Seq, TranslationData, Config]:
-    """Model, data (for its vocabularies) and configuration. Raises ValueError if it is no finished run."""
+    """Model, data (for its vocabularies) and configuration; an ensemble's model is made of its members' runs. Raises
+    ValueError if it is no finished run, or one whose data or members are not those that it was tested with."""
     config = configuration(folder)
     data: TranslationData = instantiate(config["data"])
     data.prepare()
@@ -24,25 +25,38 @@ def load(folder: Path) -> tuple[Seq2Seq, TranslationData, Config]:
 
 def configuration(folder: Path) -> Config:
     """The resolved configuration of a finished run. Raises ValueError if it is none."""
-    for name in ("config.yaml", "tested.ckpt", "result.json"):
+
+    def need(name: str) -> str:
         if not (folder / name).is_file():
             raise ValueError(
                 f"{folder} has no {name}: expected the folder of a finished run, runs/<paper>/<scale>/<row>-s<seed>"
             )
-    return yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        return name
+
+    config: Config = yaml.safe_load((folder / need("config.yaml")).read_text(encoding="utf-8"))
+    need("result.json")
+    if not config.get("ensemble"):
+        need("tested.ckpt")
+    return config
 
 
 def load_module(folder: Path, data: TranslationData) -> Seq2Seq:
     """The tested model of a finished run. Raises ValueError if `data` is not what it was trained on."""
-    from reproductions.job import build_module
+    from reproductions.ensemble import load_members, weights_of
+    from reproductions.job import as_module, build_module
 
     config = configuration(folder)
-    trained = json.loads((folder / "result.json").read_text(encoding="utf-8"))["data_checksum"]
-    if data.checksum != trained:
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    if data.checksum != result["data_checksum"]:
         raise ValueError(
-            f"{folder} was trained on data {trained[:12]}, {data.folder} holds {data.checksum[:12]}: its vocabularies "
-            "would be others. Restore the data, or train again."
+            f"{folder} was trained on data {result['data_checksum'][:12]}, {data.folder} holds {data.checksum[:12]}: its "
+            "vocabularies would be others. Restore the data, or train again."
         )
+    if config.get("ensemble"):
+        members = weights_of(config)
+        if changed := [member for member in members if members[member] != result["members"].get(member)]:
+            raise ValueError(f"{folder} was tested with other weights of {', '.join(changed)}: run it again")
+        return as_module(load_members(config, data), config, total=1, dev=data.size("dev")).eval()
     module = build_module(config, len(data.source_vocab), len(data.target_vocab), total=1, dev=data.size("dev"))
     module.load_state_dict(torch.load(folder / "tested.ckpt", weights_only=False)["state_dict"])
     return module.eval()

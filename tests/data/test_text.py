@@ -60,14 +60,14 @@ def test_blank_lines_keep_their_place_and_are_never_translated():
         calls.append(lines)
         return [line.upper() for line in lines]
 
-    assert map_nonblank(["a", *BLANK, "b", ""], upper) == ["A", *[""] * len(BLANK), "B", ""]
+    assert map_nonblank(["a", *BLANK, "b", ""], upper, blank="") == ["A", *[""] * len(BLANK), "B", ""]
     assert calls == [["a", "b"]]
 
 
 def test_nothing_is_called_for_blank_lines_alone():
-    assert map_nonblank(["", " "], lambda lines: pytest.fail("called")) == ["", ""]
+    assert map_nonblank(["", " "], lambda lines: pytest.fail("called"), blank="") == ["", ""]
 
 
 def test_a_function_that_loses_a_line_is_refused():
     with pytest.raises(ValueError, match="got 1 results for 2 lines"):
-        map_nonblank(["a", "", "b"], lambda lines: lines[:1])
+        map_nonblank(["a", "", "b"], lambda lines: lines[:1], blank="")

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from reproductions.compose import Job
+from reproductions.config import Decode
 from reproductions.launcher import Board, finished, launch, work
 from reproductions.stored import load
+from reproductions.translate import Translator
 
 Maker = Callable[..., Job]
 SMALL = ("data.source_vocab_size=10", "data.target_vocab_size=10", "decode.dictionary_pairs=100")
@@ -58,6 +60,20 @@ def test_a_row_of_one_is_that_row_with_its_words_replaced(tiny: Maker, member: J
     assert not (row.folder / "sentences" / "test.unk_replaced.jsonl").exists()
 
 
+def test_translate_takes_an_ensemble_and_replaces_as_it_was_tested(tiny: Maker, member: Job, runs: Path) -> None:
+    row = together(tiny, runs, member.config["row"])
+    assert work(row) == 0
+    module, data, config = load(row.folder)
+    stored = records(row, "test")
+    found = Translator(module, data, Decode(**config["decode"]))([r["source"] for r in stored])
+    assert [line.hypotheses[0].text for line in found] == [r["hypothesis"] for r in stored]
+    result = json.loads((row.folder / "result.json").read_text())
+    (row.folder / "result.json").write_text(json.dumps(result | {"members": {member.config["row"]: "0"}}))
+    with pytest.raises(ValueError, match="was tested with other weights of rnnsearch_50"):
+        load(row.folder)
+    (row.folder / "result.json").write_text(json.dumps(result))
+
+
 def test_other_weights_of_a_member_make_it_unfinished(tiny: Maker, member: Job, runs: Path) -> None:
     row = together(tiny, runs, member.config["row"])
     assert work(row) == 0 and finished(row)
@@ -91,6 +107,4 @@ def test_a_finished_run_loads_as_it_was_tested(member: Job) -> None:
     tested = torch.load(member.folder / "tested.ckpt", weights_only=False)["state_dict"]
     assert all(torch.equal(value, tested[name]) for name, value in module.state_dict().items())
     with pytest.raises(ValueError, match="replace needs dictionary_pairs"):
-        from reproductions.config import Decode
-
         Decode(**(config["decode"] | {"dictionary_pairs": 0, "unknown": "replace"}))

@@ -1,7 +1,7 @@
 """Testing a model: outputs in input order, controls that are controls, columns that mean what they say."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,6 @@ from data.vocab import UNK
 from reproductions.compose import Job
 from reproductions.evaluate import neighbours
 from reproductions.job import run
-from reproductions.stored import load
-from reproductions.translate import translate
 
 
 def example(words: int) -> Example:
@@ -103,27 +101,6 @@ def test_the_shuffled_control_scores_other_sentences(tested: Job) -> None:
     assert [r["reference"] for r in plain] == [r["reference"] for r in control]
     metrics = json.loads((tested.folder / "result.json").read_text())["metrics"]
     assert metrics["test.shuffled/bleu"]["value"] < metrics["test/bleu"]["value"]
-
-
-@pytest.fixture
-def loaded(tested: Job) -> Iterator[tuple]:
-    yield load(tested.folder)
-
-
-def test_translate_gives_the_tested_translations_and_keeps_blank_lines(tested: Job, loaded: tuple) -> None:
-    from reproductions.config import Decode
-
-    module, data, config = loaded
-    stored = records(tested, "test")[:5]
-    lines = [stored[0]["source"], "", stored[1]["source"], " \u3000", *(r["source"] for r in stored[2:])]
-    found = translate(lines, module, data, Decode(**config["decode"]))
-    expected = [r["hypothesis"] for r in stored]
-    assert found == [expected[0], "", expected[1], "", *expected[2:]]
-
-
-def test_translate_says_what_it_needs(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no config.yaml: expected the folder of a finished run"):
-        load(tmp_path)
 
 
 def test_links_of_attention_are_scored_against_links_made_by_hand(tested: Job) -> None:

@@ -13,7 +13,7 @@ from reproductions.config import Decode
 from reproductions.job import run
 from reproductions.launcher import finished
 from reproductions.stored import load
-from reproductions.translate import translate
+from reproductions.translate import Translator
 
 SUBWORD = "data.subword={kind: bpe, size: 90, shared: true}"
 SIZES = ("data.source_vocab_size=90", "data.target_vocab_size=90")
@@ -72,8 +72,13 @@ def test_the_result_tells_its_subwords_and_is_of_no_others(tested: Job) -> None:
 def test_translate_splits_and_joins(tested: Job) -> None:
     module, data, config = load(tested.folder)
     stored = records(tested, "test")[:4]
-    found = translate([r["source"] for r in stored], module, data, Decode(**config["decode"]))
-    assert found == [r["hypothesis"] for r in stored]
+    found = Translator(module, data, Decode(**config["decode"]))([r["source"] for r in stored])
+    assert [line.hypotheses[0].text for line in found] == [r["hypothesis"] for r in stored]
+    for line, record in zip(found, stored, strict=True):
+        assert "".join(line.source).replace(START, " ").split() == record["source"].split()
+        looks = [pair.split("-") for pair in line.hypotheses[0].alignment.split()]
+        assert [int(t) for _, t in looks] == list(range(len(line.hypotheses[0].units)))
+        assert all(int(j) < len(line.source) for j, _ in looks)
 
 
 def test_a_dictionary_of_words_is_refused(tiny: Callable[..., Job]) -> None:
