@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from data.vocab import BOS, EOS, PAD
+from data.vocab import BOS, EOS, PAD, SPECIALS
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,3 +76,12 @@ def shard(batch: Seq2SeqBatch, rank: int, world: int) -> Seq2SeqBatch:
     source, target_in = torch.full_like(row.source, PAD), torch.full_like(row.target_in, PAD)
     source[:, 0], target_in[:, 0] = EOS, BOS
     return replace(row, source=source, source_mask=source != PAD, target_in=target_in, index=row.index - 1)
+
+
+def made_up_batch(source_words: int, target_words: int, sentences: int, words: int) -> Seq2SeqBatch:
+    """Random sentences of that many words each side; the vocabulary sizes count the special ids."""
+    generator = torch.Generator().manual_seed(0)
+    source = torch.randint(len(SPECIALS), source_words, (sentences, words + 1), generator=generator)
+    target = torch.randint(len(SPECIALS), target_words, (sentences, words + 1), generator=generator)
+    source[:, -1] = target[:, -1] = EOS
+    return Seq2SeqBatch.of(source, target)

@@ -1,11 +1,11 @@
-"""make bench-nmt: speed of the recurrent translation models, as ratios.
+"""make bench-nmt: speed of translation models, recurrent and Transformer, as ratios.
 
 Everything is measured in one run, in turns; a share of the peak compares with a large matrix product of the same dtype.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import torch
 from hydra.utils import instantiate
@@ -15,12 +15,15 @@ from torch import Tensor
 import reproductions.bahdanau.model as bahdanau
 from common import bench
 from common.decode.beam import beam_search
+from common.decode.types import StepModel
 from common.nn.attentive import attentive_step
-from data.batch import Seq2SeqBatch
-from data.vocab import BOS, EOS, SPECIALS
+from common.nn.encoder_decoder import Transformer
+from common.nn.no_cache import NoCache
+from data.batch import made_up_batch
+from data.vocab import BOS, EOS
 from reproductions import provenance
 from reproductions.compose import job
-from reproductions.dry_run import made_up_batch
+from reproductions.updates import recurrent, transformer, update, vocabulary_size
 
 BEAM_SENTENCES = 32
 
@@ -28,15 +31,19 @@ BEAM_SENTENCES = 32
 def nmt(config: DictConfig) -> None:
     torch.set_num_threads(config.threads)
     torch.manual_seed(0)
-    size = config.vocabulary + len(SPECIALS)
+    size = vocabulary_size(config)
     batch = made_up_batch(size, size, config.sentences, config.words)
-    models = {"RNNsearch": build(config, attention=True), "RNNencdec": build(config, attention=False)}
+    models = {
+        "RNNsearch": recurrent(config, attention=True),
+        "RNNencdec": recurrent(config, attention=False),
+        "Transformer": transformer(config),
+    }
     steps: dict[str, Callable[[], object]] = {}
     for name, model in models.items():
         optimizer = torch.optim.Adam(model.parameters(), fused=True)
         for precision in ("fp32", "bf16"):
             steps[f"{name} {precision}"] = update(model, optimizer, batch, precision)
-    plain = build(config, attention=True)
+    plain = recurrent(config, attention=True)
     steps["RNNsearch fp32, plain loop"] = with_plain_loop(
         update(plain, torch.optim.Adam(plain.parameters(), fused=True), batch, "fp32")
     )
@@ -54,41 +61,11 @@ def nmt(config: DictConfig) -> None:
         share = flops / measured[name] / (work / measured[precision])
         ratio = measured["RNNsearch fp32, plain loop"] / measured[name]
         print(f"{name:30}{tokens / measured[name]:10.0f}{flops / tokens / 1e6:13.1f}{share:15.1%}{ratio:14.2f}")
-    print(f"beam {config.beam}: {translations_per_second(models['RNNsearch'], config):.0f} sentences/s, RNNsearch")
+    compare_decoding(models, config)
     print(f"peak memory: {provenance.peak_memory('cpu') / 2**30:.2f} GiB")
     print(
         f"data loading: {loading_share(measured['RNNsearch bf16'], config.sentences, config.words):.2%} of an RNNsearch bf16 step"
     )
-
-
-def build(config: DictConfig, *, attention: bool) -> bahdanau.RNNSearch:
-    size = config.vocabulary + len(SPECIALS)
-    return bahdanau.RNNSearch(
-        size,
-        size,
-        attention=attention,
-        embedding=config.embedding,
-        hidden=config.hidden,
-        alignment=config.hidden,
-        maxout=config.maxout,
-    )
-
-
-def update(
-    model: bahdanau.RNNSearch, optimizer: torch.optim.Optimizer, batch: Seq2SeqBatch, precision: str
-) -> Callable[[], None]:
-    """One training update, all of it."""
-
-    def run() -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            logits = model(batch.source, batch.source_mask, batch.target_in, batch.target_mask)
-        loss = torch.nn.functional.cross_entropy(logits.float(), batch.target_out[batch.target_mask])
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-    return run
 
 
 def plain_loop(y: Tensor, s: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,24 +89,40 @@ def with_plain_loop(call: Callable[[], None]) -> Callable[[], None]:
     return run
 
 
-def translations_per_second(model: bahdanau.RNNSearch, config: DictConfig) -> float:
-    """Beam search to exactly `words` words, which an untrained model would not reach on its own."""
-    size, words = config.vocabulary + len(SPECIALS), config.words
-    batch = made_up_batch(size, size, BEAM_SENTENCES, words)
+def compare_decoding(models: Mapping[str, torch.nn.Module], config: DictConfig) -> None:
+    """Prints sentences/s of greedy and beam search, and of the Transformer also without its cache: the decoder computed
+    anew over all words at each step. Sentences are decoded to exactly `words` words, which untrained models would not
+    reach by themselves."""
+    size, length = vocabulary_size(config), config.words
+    batch = made_up_batch(size, size, BEAM_SENTENCES, length)
+    contestants: dict[str, StepModel] = {
+        "RNNsearch": cast(StepModel, models["RNNsearch"].eval()),
+        "Transformer": cast(StepModel, models["Transformer"].eval()),
+        "Transformer, no cache": NoCache(cast(Transformer, models["Transformer"])),
+    }
 
-    def run() -> object:
-        return beam_search(
+    def decoding(model: StepModel, beam: int) -> Callable[[], object]:
+        return lambda: beam_search(
             model,
             batch.source,
             batch.source_mask,
             bos=BOS,
             eos=EOS,
-            beam=config.beam,
-            max_len=words + 1,
-            min_len=words,
+            beam=beam,
+            max_len=length + 1,
+            min_len=length,
         )
 
-    return BEAM_SENTENCES / bench.median_seconds({"beam": run}, repeats=3)["beam"]
+    print(f"{'sentences/s':30}{'greedy':>10}{f'beam {config.beam}':>10}{'x no cache':>24}")
+    beams = (1, config.beam)
+    seconds = bench.median_seconds(
+        {f"{name}/{beam}": decoding(model, beam) for name, model in contestants.items() for beam in beams},
+        repeats=config.repeats,
+    )
+    for name in contestants:
+        rates = "".join(f"{BEAM_SENTENCES / seconds[f'{name}/{beam}']:10.1f}" for beam in beams)
+        slower = [seconds[f"Transformer, no cache/{beam}"] / seconds[f"{name}/{beam}"] for beam in beams]
+        print(f"{name:30}{rates}" + (f"{slower[0]:12.2f}{slower[1]:12.2f}" if name == "Transformer" else ""))
 
 
 def loading_share(step: float, sentences: int, words: int, batches: int = 50) -> float:

@@ -6,18 +6,9 @@ from typing import Any
 import torch
 
 from common.lit.seq2seq import Seq2Seq
-from data.batch import Seq2SeqBatch
-from data.vocab import EOS, SPECIALS
+from data.batch import Seq2SeqBatch, made_up_batch
+from data.vocab import SPECIALS
 from reproductions.job import build_module
-
-
-def made_up_batch(source_words: int, target_words: int, sentences: int, words: int) -> Seq2SeqBatch:
-    """Random sentences of that many words each side; the vocabulary sizes count the special ids."""
-    generator = torch.Generator().manual_seed(0)
-    source = torch.randint(len(SPECIALS), source_words, (sentences, words + 1), generator=generator)
-    target = torch.randint(len(SPECIALS), target_words, (sentences, words + 1), generator=generator)
-    source[:, -1] = target[:, -1] = EOS
-    return Seq2SeqBatch.of(source, target)
 
 
 def vocabulary(config: dict[str, Any]) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import torch
 from hydra.utils import instantiate
 
 from common.decode.beam import beam_search
+from data.batch import made_up_batch
 from data.translation import TranslationData
 from data.vocab import BOS, EOS
 from reproductions import dry_run
@@ -82,7 +83,7 @@ def seconds(config: dict[str, Any]) -> float:
     words = max(2, int(MEAN_SHARE * (config["data"]["max_words"] or 50)))
     size = config["data"]["batch"]["size"]
     sentences = size if config["data"]["batch"]["unit"] == "sentences" else max(1, size // words)
-    batch = dry_run.made_up_batch(*vocabulary, sentences, words)
+    batch = made_up_batch(*vocabulary, sentences, words)
     optimizer = module.optimizer(module.parameters())
     bf16 = config["trainer"]["precision"].startswith("bf16")
     times = []
@@ -92,7 +93,7 @@ def seconds(config: dict[str, Any]) -> float:
         times.append(time.perf_counter() - started)
     budget = config["budget"]
     updates = budget["updates"] or budget["target_tokens"] / (sentences * (words + 1))
-    decode, test = config["decode"], dry_run.made_up_batch(*vocabulary, config["decode"]["batch"], words)
+    decode, test = config["decode"], made_up_batch(*vocabulary, config["decode"]["batch"], words)
     started = time.perf_counter()
     beam_search(
         module.translator,

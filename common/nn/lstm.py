@@ -9,11 +9,13 @@ Only U h is recurrent: W x is computed by the caller for all steps at once, and 
 one product over all steps after the loop. Gates lie in the order i, f, g, o.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from common.nn.deferred import Deferred
 from common.nn.recurrent import matmul_dtype, outer_over_time
 
 
@@ -178,3 +180,27 @@ class StackedLSTM(nn.Module):
             cs.append(c)
             x = h
         return x, Cells(torch.stack(hs, -2), torch.stack(cs, -2))
+
+    def fed(self, words: Tensor, state: Cells) -> Callable[[int, Tensor], Tensor]:
+        """A loop over words (B, T, E) whose steps also read what the loop itself makes: a function of t and of that,
+        (B, inputs - E), to the top layer's h (B, H). It begins at `state` and is called for t = 0, 1, ..., T - 1.
+
+        The same as `step` on their concatenation. What the words add to the first layer is one product for all steps, and
+        so is the gradient of each matrix.
+        """
+        size, linears = words.shape[-1], cast(list[nn.Linear], list(self.w))
+        first, *others = (w.weight.t() for w in linears)
+        given = nn.functional.linear(self.drop(words), first[:size].t(), linears[0].bias)
+        totals = given.to(state.h.dtype).unbind(1)
+        products = [Deferred(torch.cat((w, u))) for w, u in zip((first[size:], *others), self.u, strict=True)]
+        hs, cs = list(state.h.unbind(-2)), list(state.c.unbind(-2))
+
+        def step(t: int, x: Tensor) -> Tensor:
+            for layer, product in enumerate(products):
+                before = totals[t] if layer == 0 else linears[layer].bias
+                total = product(torch.cat((self.drop(x), hs[layer]), -1)) + before
+                x, cs[layer] = lstm_step(total, cs[layer])
+                hs[layer] = x
+            return x
+
+        return step

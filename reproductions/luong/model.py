@@ -6,6 +6,7 @@ Symbols are the paper's: h_t is the top layer's state of the decoder, \\bar{h}_s
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from common.attention.scores import (
     truncated_gaussian,
     window,
 )
+from common.nn.deferred import Deferred
 from common.nn.lstm import Cells, StackedLSTM
 
 SCORES = ("none", "location", "dot", "general", "concat")
@@ -34,6 +36,32 @@ class Source:
     mask: Tensor  # (B, S) bool
     lengths: Tensor  # (B, 1) words of each, the end mark counted
     state: Cells  # (B, layers, H) where the decoder starts
+
+    def dot(self, h: Tensor) -> Tensor:
+        """h_t^T keys: (B, Q, H) to (B, Q, S)."""
+        return dot_score(h, self.keys.unsqueeze(1))
+
+    def context(self, weights: Tensor) -> Tensor:
+        """c_t: (B, Q, S) to (B, Q, H)."""
+        return weights @ self.annotations
+
+
+@dataclass(frozen=True)
+class LoopSource(Source):
+    """The same for a loop over the words, which reads both matrices once a word."""
+
+    by_key: Deferred
+    by_annotation: Deferred
+
+    @classmethod
+    def of(cls, x: Source) -> Self:
+        return cls(**vars(x), by_key=Deferred(x.keys.mT), by_annotation=Deferred(x.annotations))
+
+    def dot(self, h: Tensor) -> Tensor:
+        return self.by_key(h)
+
+    def context(self, weights: Tensor) -> Tensor:
+        return self.by_annotation(weights)
 
 
 class Luong(nn.Module):
@@ -118,18 +146,19 @@ class Luong(nn.Module):
 
     def fed_scan(self, embedded: Tensor, x: Source) -> Tensor:
         """Section 3.3: the attentional vectors (B, T, H), each read with the next word."""
-        state, vector, vectors = x.state, torch.zeros_like(x.state.h[:, 0]), []
-        for t, word in enumerate(embedded.unbind(1)):
-            h, state = self.decoder.step(torch.cat((word, vector), -1), state)
-            vector = self.attend(h.unsqueeze(1), x, torch.tensor([t], device=h.device))[0].squeeze(1)
+        step, vector, vectors = self.decoder.fed(embedded, x.state), torch.zeros_like(x.state.h[:, 0]), []
+        source = LoopSource.of(x)
+        for t in range(embedded.shape[1]):
+            h = step(t, vector)
+            vector = self.attend(h.unsqueeze(1), source, torch.tensor([t], device=h.device))[0].squeeze(1)
             vectors.append(vector)
         return torch.stack(vectors, 1)
 
     def attend(self, h: Tensor, x: Source, places: Tensor) -> tuple[Tensor, Tensor]:
         """Attentional vectors (B, Q, H) and weights (B, Q, S) for states h (B, Q, H) of target positions `places` (Q,)."""
         weights = self.weights(h, x, places)
-        context = weights @ x.annotations
-        return torch.tanh(self.w_c(torch.cat((context, h), -1))).to(h.dtype), weights  # equation 5
+        both = torch.cat((x.context(weights), h), -1)
+        return torch.tanh(self.w_c(both)).to(h.dtype), weights  # equation 5
 
     def weights(self, h: Tensor, x: Source, places: Tensor) -> Tensor:
         """Equation 7, for local attention equations 9 and 10. (B, Q, S)"""
@@ -139,7 +168,7 @@ class Luong(nn.Module):
         elif self.attention == "concat":
             scores = additive_score(self.w_query(h).to(keys.dtype), keys, self.v_a)
         else:  # general: W_a went to the keys
-            scores = dot_score(h, keys)
+            scores = x.dot(h)
         seen = x.mask.unsqueeze(1)
         if self.span == "global":
             return masked_softmax(scores, seen)

@@ -117,3 +117,33 @@ def test_products_are_rounded_under_autocast_and_states_are_not() -> None:
 def test_a_stack_of_none_is_refused() -> None:
     with pytest.raises(ValueError, match="layers: got 0, expected 1 or more"):
         StackedLSTM(2, 2, 0)
+
+
+def test_a_fed_loop_is_a_step_on_words_and_what_is_fed() -> None:
+    """Values, and gradients of everything it is made of; from a state that is not zero."""
+    fed = 2
+    model = stack(2)
+    words = torch.randn(B, T, INPUTS - fed, dtype=torch.float64, requires_grad=True)
+    h, c = (torch.randn(B, 2, HIDDEN, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+    def plain() -> Tensor:
+        state, x, out = Cells(h, c), torch.zeros(B, fed, dtype=torch.float64), []
+        for word in words.unbind(1):
+            top, state = model.step(torch.cat((word, x), -1), state)
+            x = 2 * top[:, :fed]
+            out.append(top)
+        return torch.stack(out)
+
+    def looped() -> Tensor:
+        step, x, out = model.fed(words, Cells(h, c)), torch.zeros(B, fed, dtype=torch.float64), []
+        for t in range(T):
+            top = step(t, x)
+            x = 2 * top[:, :fed]
+            out.append(top)
+        return torch.stack(out)
+
+    inputs = (words, h, c, *model.parameters())
+    upstream = torch.randn(T, B, HIDDEN, dtype=torch.float64)
+    torch.testing.assert_close(looped(), plain())
+    expected = torch.autograd.grad((plain() * upstream).sum(), inputs)
+    torch.testing.assert_close(torch.autograd.grad((looped() * upstream).sum(), inputs), expected)
