@@ -37,7 +37,7 @@ measure = for seed in $(subst $(comma), ,$(or $(SEEDS),1)); do \
 	$(PY) -m reproductions.bench bench=$(paper) $(scale) seed=$$seed $(if $(FRESH),fresh=true) $(if $(trained),,$(ARGS)) || \
 		{ failed=$$?; test $$failed = 1 || exit $$failed; }; done;
 
-.PHONY: help setup check test conformance mutants kernels-static bench-nmt bench-attention translate clean
+.PHONY: help setup check test conformance mutants kernels-static bench-nmt bench-peers bench-attention translate clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -108,6 +108,17 @@ results-%: _known-% $(READY)  ## write the report into its tracked RESULTS.md
 
 bench-nmt: $(READY)  ## speed of training and decoding
 	@$(PY) -m reproductions.bench bench=nmt $(scale) $(ARGS)
+
+PEERS := .venv-peers/.ready
+$(PEERS): requirements-peers.lock requirements.lock
+	"$(PYTHON)" -m venv --clear .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check \
+		$(if $(TORCH_INDEX),--index-url "$(TORCH_INDEX)") "$$(grep '^torch==' requirements.lock)"
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-peers.lock
+	@touch $@
+
+bench-peers: $(PEERS)  ## training speed of joeynmt beside ours, in an environment of its own, .venv-peers
+	@.venv-peers/bin/python -m reproductions.bench_peers
 
 bench-attention: $(READY)  ## times and memory of attention by backend, mask and length, in one JSON file
 	@$(PY) -m common.bench attention $(ARGS)

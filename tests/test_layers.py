@@ -55,6 +55,7 @@ NEEDS_ONLY: dict[str, tuple[str, ...]] = {
 NEVER_LOADS: dict[str, tuple[str, ...]] = {
     "common.report": ("torch", "torchmetrics", "pytorch_lightning", "hydra"),
     "reproductions.report": ("torch", "torchmetrics", "pytorch_lightning"),
+    "reproductions.bench_peers": ("torchmetrics", "pytorch_lightning", "hydra", "omegaconf", "pydantic"),
 }
 """Parts that must not load a library: not themselves, even in a function, nor by importing another module of ours."""
 
