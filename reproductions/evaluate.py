@@ -25,8 +25,12 @@ from data.tokenize import detokenize
 from data.translation import TranslationData
 from data.vocab import BOS, EOS, UNK
 from reproductions.config import Decode
+from reproductions.heads import drawable, write_heads
 from reproductions.unknown_words import dictionary_of, replace_words
 from reproductions.word_links import score_links
+
+HEADS_OF = 2
+"""Sentences of which the weights of every layer and head are kept."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Tested:
 
 
 def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: Path, seed: int) -> Tested:
-    """Writes sentences/*.jsonl and alignments.json under folder.
+    """Writes sentences/*.jsonl, alignments.json and heads.json under folder.
 
     Passes a test set: all sentences; the same translations with their unknown words replaced, where a dictionary is
     learnt; sentences without an unknown word on either side with UNK forbidden (the second column of Bahdanau's Table 1);
@@ -89,10 +93,12 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         )
         metrics |= _score(records, f"{split}.shuffled")
         _write(folder / "sentences" / f"{split}.shuffled.jsonl", records)
-        if split == settings.splits[0] and any(hypothesis.weights is not None for hypothesis in chosen):
-            (folder / "alignments.json").write_text(
-                json.dumps(_alignments(data, split, chosen, settings.heatmaps, seed))
-            )
+        if split == settings.splits[0]:
+            if any(hypothesis.weights is not None for hypothesis in chosen):
+                (folder / "alignments.json").write_text(
+                    json.dumps(_alignments(data, split, chosen, settings.heatmaps, seed))
+                )
+            write_heads(module, data, split, chosen, folder / "heads.json", min(HEADS_OF, settings.heatmaps))
     decode = {
         "sentences": sentences,
         "seconds": seconds,
@@ -251,7 +257,7 @@ def _alignments(
         if len(weights) >= 2:
             statistic, null = monotonicity(weights, seed=(seed, i))
             monotone.append({"id": example.id, "cluster": example.cluster, "statistic": statistic, "null": null})
-        if len(drawn) < heatmaps and hypothesis.finished and 8 <= len(example.source_tokens) <= 16 and len(weights):
+        if len(drawn) < heatmaps and drawable(example, hypothesis):
             drawn.append(
                 {
                     "id": example.id,

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import traceback
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,11 @@ from reproductions import provenance
 from reproductions.config import Decode
 from reproductions.ensemble import load_members, weights_of
 from reproductions.evaluate import Tested, check_references, evaluate
+from reproductions.flops import flops_per_token
 
 Config = dict[str, Any]
+FLOPS_FROM = 8
+"""Training batches whose FLOPs are counted."""
 KEPT = ("previous", "log.txt", "progress.json", ".lock")
 """What stays in a job's folder when it is cleared."""
 
@@ -120,6 +124,8 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any], spent: Sp
     best = load_tested_weights(config, folder, module, average)
     tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
     facts = training_facts(data, module, curves, best)
+    per_token = flops_per_token(module, islice(data.train_stream(), FLOPS_FROM))
+    facts |= {"flops_per_token": per_token, "flops": per_token * facts["target_tokens"]}
     for name in ("last.ckpt", "best.ckpt"):
         (folder / name).unlink(missing_ok=True)
     result = result_of(tested, module, data)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from common.attention import BACKENDS, Mask, RelativeBias, attention, rotary
+from common.attention import BACKENDS, Attended, Mask, RelativeBias, attention, rotary
 from common.attention.scores import masked_softmax
 from common.nn.feedforward import projection
 
@@ -70,6 +70,32 @@ class MultiHead(nn.Module):
         positions: (Lq,) or (B, Lq), read where rotary, 0 to Lq - 1 unless given. Returns (B, Lq, d_model). Raises
         ValueError for what the backend can't do, and for rotary positions with a memory, whose positions aren't known.
         """
+        q, k, v = self.queries_keys_values(x, memory, positions)
+        dropout_p = self.dropout if self.training else 0.0
+        heads = attention(
+            q, k, v, mask=mask, backend=self.backend, bias=bias, scale=self.scale, dropout_p=dropout_p
+        )  # (B, H, Lq, head_dim_v)
+        return self.w_o(heads.transpose(1, 2).flatten(-2))
+
+    def weights(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Mask,
+        bias: Tensor | RelativeBias | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """The weights (B, H, Lq, Lk) behind `forward`, written out, without dropout."""
+        q, k, v = self.queries_keys_values(x, memory, positions)
+        found = attention(q, k, v, mask=mask, backend="reference", bias=bias, scale=self.scale, return_weights=True)
+        assert isinstance(found, Attended) and found.weights is not None
+        return found.weights
+
+    def queries_keys_values(
+        self, x: Tensor, memory: Tensor | None, positions: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, H, Lq, head_dim_k), (B, kv_heads, Lk, head_dim_k), (B, kv_heads, Lk, head_dim_v)."""
         q = self.w_q(x).unflatten(-1, (self.heads, self.head_dim_k)).transpose(1, 2)
         k, v = self.keys_values(x if memory is None else memory)
         if self.rotary:
@@ -77,11 +103,7 @@ class MultiHead(nn.Module):
                 raise ValueError("rotary positions: got a memory, expected attention of x to itself")
             places = torch.arange(x.shape[1], device=x.device) if positions is None else positions[..., None, :]
             q, k = rotary(q, places), rotary(k, places)
-        dropout_p = self.dropout if self.training else 0.0
-        heads = attention(
-            q, k, v, mask=mask, backend=self.backend, bias=bias, scale=self.scale, dropout_p=dropout_p
-        )  # (B, H, Lq, head_dim_v)
-        return self.w_o(heads.transpose(1, 2).flatten(-2))
+        return q, k, v
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(B, Lk, d_model) to keys (B, kv_heads, Lk, head_dim_k) and values (B, kv_heads, Lk, head_dim_v)."""

@@ -1,0 +1,40 @@
+"""Training compute, counted by one rule: the FLOPs of all matrix products of a forward and a backward pass, a multiply-add
+as two, attention as if it were written out. Softmax, norms, gates and the optimiser's own work do not count.
+
+Vaswani et al. 2017, section 6.1, estimate theirs otherwise: training time times the GPUs' sustained rate.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+from common.bench import count_flops
+from common.lit.seq2seq import Seq2Seq
+from common.nn.multihead import MultiHead
+from data.batch import Seq2SeqBatch
+
+
+def flops_per_token(module: Seq2Seq, batches: Iterable[Seq2SeqBatch]) -> float:
+    """Of a training update, per target token; the module's gradients are cleared."""
+    flops, tokens = 0, 0
+    with _written_out(module):
+        for batch in batches:
+            batch = batch.to(module.device)
+            flops += count_flops(lambda batch=batch: module.nll(batch).sum().backward())
+            tokens += int(batch.target_tokens)
+    module.zero_grad()
+    return flops / tokens
+
+
+@contextmanager
+def _written_out(module: nn.Module) -> Iterator[None]:
+    attentions = [part for part in module.modules() if isinstance(part, MultiHead)]
+    backends = [part.backend for part in attentions]
+    try:
+        for part in attentions:
+            part.backend = "reference"
+        yield
+    finally:
+        for part, backend in zip(attentions, backends, strict=True):
+            part.backend = backend
