@@ -103,6 +103,11 @@ def test_the_shuffled_control_scores_other_sentences(tested: Job) -> None:
     assert metrics["test.shuffled/bleu"]["value"] < metrics["test/bleu"]["value"]
 
 
+@pytest.fixture
+def loaded(tested: Job) -> tuple:
+    return load(tested.folder)
+
+
 def test_links_of_attention_are_scored_against_links_made_by_hand(tested: Job) -> None:
     """The generated text knows its links; the rate is counted again from the stored ones."""
     data = instantiate(tested.config["data"])
