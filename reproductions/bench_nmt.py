@@ -14,6 +14,7 @@ from torch import Tensor
 
 import reproductions.bahdanau.model as bahdanau
 from common import bench
+from common.bench.update import update
 from common.decode.beam import beam_search
 from common.decode.types import StepModel
 from common.nn.attentive import attentive_step
@@ -23,7 +24,7 @@ from data.batch import made_up_batch
 from data.vocab import BOS, EOS
 from reproductions import provenance
 from reproductions.compose import job
-from reproductions.updates import recurrent, transformer, update, vocabulary_size
+from reproductions.shapes import recurrent, transformer, vocabulary_size
 
 BEAM_SENTENCES = 32
 

@@ -16,9 +16,10 @@ import yaml
 from torch import Tensor, nn
 
 from common import bench
+from common.bench.update import update
 from data.batch import made_up_batch
 from data.vocab import BOS, EOS, PAD, SPECIALS, UNK
-from reproductions.updates import Shapes, recurrent, transformer, update, vocabulary_size
+from reproductions.shapes import Shapes, recurrent, transformer, vocabulary_size
 
 SHAPES = Path(__file__).parents[1] / "conf" / "bench" / "nmt.yaml"
 

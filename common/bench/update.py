@@ -1,0 +1,37 @@
+"""One training update of a translation model, the thing whose speed is compared."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class Batch(Protocol):
+    """What `data.batch.Seq2SeqBatch` is, as far as a model reads it."""
+
+    @property
+    def source(self) -> Tensor: ...
+    @property
+    def source_mask(self) -> Tensor: ...
+    @property
+    def target_in(self) -> Tensor: ...
+    @property
+    def target_out(self) -> Tensor: ...
+    @property
+    def target_mask(self) -> Tensor: ...
+
+
+def update(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, precision: str) -> Callable[[], None]:
+    """All of an update: loss, gradients, clipping, optimiser. precision: fp32, or bf16 for matrix products in bfloat16."""
+
+    def run() -> None:
+        with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            logits = model(batch.source, batch.source_mask, batch.target_in, batch.target_mask)
+        loss = nn.functional.cross_entropy(logits.float(), batch.target_out[batch.target_mask])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return run
