@@ -8,7 +8,7 @@ from common.report.lengths import Bins
 from common.report.measures import METRICS, Measure
 from common.report.published import Plot, Table
 from common.report.results import Results, Row
-from common.report.views import AlignmentView, Curve, LengthView, Series
+from common.report.views import AlignmentView, Curve, HeadsView, LengthView, Series
 
 LENGTH_METRICS = ("bleu", "chrf", "log_likelihood")
 CURVES = ("train_nll", "dev_nll")
@@ -57,6 +57,17 @@ def alignment_views(table: Table, plot: Plot, results: Results) -> list[Alignmen
         for run in row.ok[:1] if row else []:
             if alignments := run.alignments():
                 views.append(AlignmentView(table, run.label, run.seed, tuple(alignments)))
+    return views
+
+
+def heads_views(table: Table, plot: Plot, results: Results) -> list[HeadsView]:
+    """What the heads of the first run of each row of a plot look at."""
+    views = []
+    for name in plot.rows:
+        row = results.rows.get(name)
+        for run in row.ok[:1] if row else []:
+            if heads := run.heads():
+                views.append(HeadsView(table, run.label, run.seed, tuple(heads)))
     return views
 
 

@@ -52,7 +52,7 @@ def read_sentences(file: Path) -> Items:
 
 def read_monotone(file: Path) -> Items:
     """Read "monotone" of alignments.json: per sentence a statistic of its alignment, and the same after shuffling."""
-    nodes = Node(_json(file), file).children("monotone")
+    nodes = Node(load_json(file), file).children("monotone")
     values = [[node.number("statistic") - node.number("null"), 1.0] for node in nodes]
     return Items(
         file=file,
@@ -98,7 +98,7 @@ class Alignment:
 def read_alignments(file: Path) -> list[Alignment]:
     """Read the drawn alignments of alignments.json. Raises ValueError where a matrix does not fit its words."""
     alignments = []
-    for node in Node(_json(file), file).children("alignments"):
+    for node in Node(load_json(file), file).children("alignments"):
         source, target = node.texts("source"), node.texts("target")
         weights = np.array(node.get("weights", list), dtype=float)
         if weights.shape != (len(target), len(source)):
@@ -139,7 +139,7 @@ def json_lines(file: Path) -> list[tuple[int, Any]]:
     return records
 
 
-def _json(file: Path) -> Any:
+def load_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:

@@ -29,10 +29,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[..., Job]:
-    """A job of a row of Table 1, small enough for a test; runs lie in a folder of their own."""
+    """A job of a row of a table, small enough for a test; runs lie in a folder of their own."""
 
-    def make(*overrides: str, row: str = "rnnsearch_50", runs: Path | None = None) -> Job:
+    def make(*overrides: str, row: str = "rnnsearch_50", paper: str = "bahdanau", runs: Path | None = None) -> Job:
         runs = runs or tmp_path_factory.mktemp("runs")
-        return job((f"experiment=bahdanau/{row}", *TINY, f"paths.runs={runs}", f"data.cache={cache}", *overrides), None)
+        return job((f"experiment={paper}/{row}", *TINY, f"paths.runs={runs}", f"data.cache={cache}", *overrides), None)
 
     return make

@@ -84,3 +84,7 @@ def test_translate_splits_and_joins(tested: Job) -> None:
 def test_a_dictionary_of_words_is_refused(tiny: Callable[..., Job]) -> None:
     with pytest.raises(ValueError, match="a dictionary is of words, expected 0 with data.subword"):
         tiny(SUBWORD, *SIZES, "decode.dictionary_pairs=10")
+
+
+def test_recurrent_rows_have_no_heads(tested: Job) -> None:
+    assert not (tested.folder / "heads.json").exists()
