@@ -17,7 +17,7 @@ from tests.mutants.faults import FAULTS
 from tests.mutants.process import Outcome
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("common", "tests", "pyproject.toml")
+PARTS = ("common", "conf", "data", "reproductions", "tests", "pyproject.toml")
 WORKERS = 2
 
 VERDICTS = {"failed": "caught", "crashed": "crash", "passed": "SURVIVES", "broken": "PROVES NOTHING"}

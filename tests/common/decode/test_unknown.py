@@ -16,6 +16,7 @@ def looks(*places: int, width: int) -> torch.Tensor:
 
 def test_a_dictionary_is_what_most_often_looks_at_a_word() -> None:
     pairs = [
+        (["dog"], ["Rüde"], looks(0, 1, width=2)),  # met first, but once
         (["the", "dog"], ["der", "Hund"], looks(0, 1, 2, width=3)),
         (["dog"], ["Hund"], looks(0, 1, width=4)),  # padded
         (["the", "dog", "runs"], ["Köter", "der", "läuft"], looks(1, 0, 2, 3, width=4)),

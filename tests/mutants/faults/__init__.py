@@ -1,7 +1,7 @@
-"""All faults. One file for the kernels of a kind: a new kernel brings its own."""
+"""All faults. One file for the kernels of a kind, or a model: a new one brings its own."""
 
 from tests.mutants.fault import Fault
-from tests.mutants.faults import additive, flash, flash_backward, flash_bias, masks, rotary
+from tests.mutants.faults import additive, flash, flash_backward, flash_bias, luong, masks, rotary, transformer
 
 FAULTS: tuple[Fault, ...] = (
     *masks.FAULTS,
@@ -10,4 +10,6 @@ FAULTS: tuple[Fault, ...] = (
     *flash_bias.FAULTS,
     *additive.FAULTS,
     *rotary.FAULTS,
+    *transformer.FAULTS,
+    *luong.FAULTS,
 )
