@@ -142,9 +142,13 @@ def check_hydra_keys(overrides: Sequence[str], searchpath: str | None) -> None:
 
 
 def _compose(overrides: Sequence[str], searchpath: str | None, hydra: bool = False) -> DictConfig:
-    extra = [f"hydra.searchpath=[file://{Path(searchpath).resolve()}]"] if searchpath else []
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("train", [*extra, *overrides], return_hydra_config=hydra)
+        return compose("train", [*searched(searchpath), *overrides], return_hydra_config=hydra)
+
+
+def searched(searchpath: str | None) -> list[str]:
+    """The override that adds a folder of configurations."""
+    return [f"hydra.searchpath=[file://{Path(searchpath).resolve()}]"] if searchpath else []
 
 
 def first_line(error: Exception) -> str:

@@ -5,7 +5,8 @@
                                                                                     the others run side by side
 
 Any Hydra override can follow; one that touches the science makes a new line of its own. `--config-dir DIR` adds a
-folder of configurations outside the repository. `--cfg job`, `--info` and `--help` are Hydra's.
+folder of configurations outside the repository. `--cfg job`, `--info` and `--help` are Hydra's, and so is a launcher that
+is named: with -m and hydra/launcher=submitit_slurm each row is a job of a cluster.
 """
 
 import os
@@ -36,9 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(overrides: tuple[str, ...], searchpath: str | None, multirun: bool) -> int:
+    from reproductions.cluster import adopt_ranks, chosen, submit
     from reproductions.compose import job, jobs_of
     from reproductions.launcher import launch, work
 
+    adopt_ranks()
+    if multirun and chosen(overrides):
+        return submit(overrides, searchpath)
     return launch(jobs_of(overrides, searchpath), searchpath) if multirun else work(job(overrides, searchpath))
 
 
