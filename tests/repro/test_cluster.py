@@ -96,7 +96,7 @@ def test_a_process_knows_its_rank(
     environment: Mapping[str, str], expected: tuple[str | None, str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_STEP_ID", "SLURM_LOCALID", "SLURM_NODEID")
-    monkeypatch.setattr(os, "environ", {k: v for k, v in os.environ.items() if k not in names} | environment)
+    monkeypatch.setattr(os, "environ", {k: v for k, v in os.environ.items() if k not in names} | dict(environment))
     adopt_ranks()
     assert (os.environ.get("LOCAL_RANK"), os.environ.get("NODE_RANK")) == expected
 
