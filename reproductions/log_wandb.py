@@ -20,7 +20,7 @@ from reproductions.report import make_report
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_SENTENCES = 50
-SPLITS = ("test", "test_long")
+SPLITS = ("test", "test_long", "dev")
 
 
 def mode(setting: str) -> str:
@@ -93,10 +93,11 @@ def test_views(run: Run) -> dict[str, Any]:
             views[f"{split}/bleu_by_length"] = wandb.plot.line(
                 table, "source_words", "bleu", title=f"BLEU by source length, {split}"
             )
-    lines = (run.folder / "sentences" / "test.jsonl").read_text(encoding="utf-8").split("\n")[:SHOWN_SENTENCES]
+    split = next(split for split in SPLITS if (run.folder / "sentences" / f"{split}.jsonl").is_file())
+    lines = (run.folder / "sentences" / f"{split}.jsonl").read_text(encoding="utf-8").split("\n")[:SHOWN_SENTENCES]
     sentences = [json.loads(line) for line in lines if line]
     keys = ("id", "source", "reference", "hypothesis")
-    views["test/sentences"] = wandb.Table(columns=list(keys), data=[[s[k] for k in keys] for s in sentences])
+    views[f"{split}/sentences"] = wandb.Table(columns=list(keys), data=[[s[k] for k in keys] for s in sentences])
     for alignment in run.alignments():
         views[f"alignments/{alignment.id}"] = wandb.Html(str(heatmap(alignment, alignment.id)), inject=False)
     return views

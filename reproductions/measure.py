@@ -54,8 +54,14 @@ def _run(config: Config, ablation: Sequence[str], folder: Path) -> int:
             failed += f"{name}: {type(error).__name__}: {error}. "
             file.with_suffix(".error.txt").write_text(traceback.format_exc(), encoding="utf-8")
             print(f"error: {failed}(traceback in {file.with_suffix('.error.txt')})", file=sys.stderr)
-    for row, label in config["rows"].items():
-        write_row(config, ablation, folder, row, label, parts, started, failed)
+    places = {
+        label: write_row(config, ablation, folder, row, label, parts, started, failed)
+        for row, label in config["rows"].items()
+    }
+    if config["logger"]["kind"] == "wandb":
+        from reproductions.log_measured import log_measured
+
+        log_measured(config, folder, places)
     return 1 if failed else 0
 
 
@@ -92,7 +98,8 @@ def write_row(
     parts: Mapping[str, Mapping[str, Any]],
     started: str,
     failed: str,
-) -> None:
+) -> Path:
+    """Returns its folder."""
     named = row_config(config, ablation, row, label)
     place = folder / folder_name(named["row"], config["seed"])
     place.mkdir(exist_ok=True)
@@ -109,6 +116,7 @@ def write_row(
     }
     status = {"status": "failed", "error": failed} if failed else {"status": "ok"}
     write_json(place / "result.json", provenance.head(named, ablation) | scored["facts"] | spent | status)
+    return place
 
 
 def write_lines(file: Path, records: Sequence[Mapping[str, Any]]) -> None:

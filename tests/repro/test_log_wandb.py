@@ -15,6 +15,7 @@ from wandb.proto import wandb_internal_pb2
 
 from reproductions.compose import Job
 from reproductions.job import run
+from reproductions.log_measured import log_measured
 from reproductions.log_wandb import log_published, log_table, mode
 from tests.common.report.fake_runs import FakeRuns
 
@@ -97,6 +98,27 @@ def test_a_job_leaves_no_run_open_and_the_next_has_one_of_its_own(tiny: Callable
         assert wandb.run is None
         (found,) = offline_runs(job.folder)
         assert found["run"].display_name == f"{job.config['row']}-s{seed}" and found["exit"] == 0
+
+
+def test_what_was_measured_is_a_run_with_its_medians_and_a_chart_a_quantity(tmp_path: Path) -> None:
+    places = {}
+    for label, factor in (("A", 1.0), ("B", 10.0)):
+        places[label] = tmp_path / label
+        places[label].mkdir()
+        at = {"8": [factor, 3 * factor, 2 * factor], "16": [4 * factor], "fp16": [5 * factor]}
+        samples = {"time_ms": {"unit": "ms", "at": at}, "size": {"unit": "M", "at": {"all": [factor]}}}
+        (places[label] / "samples.json").write_text(json.dumps(samples))
+    logger = {"kind": "wandb", "project": "made-up", "mode": "offline"}
+    config = {"paper": "made_up", "seed": 3, "scale": {"name": "small"}, "logger": logger}
+    log_measured(config, tmp_path / "all", places)
+    (found,) = offline_runs(tmp_path / "all")
+    assert found["run"].run_group == "made_up/measured" and found["run"].display_name == "measured-s3"
+    assert {k: v for k, v in found["summary"].items() if "/" in k} == {
+        "A/time_ms/8": 2.0, "A/time_ms/16": 4.0, "A/time_ms/fp16": 5.0, "A/size/all": 1.0,
+        "B/time_ms/8": 20.0, "B/time_ms/16": 40.0, "B/time_ms/fp16": 50.0, "B/size/all": 10.0,
+    }  # fmt: skip
+    logged = {key.partition("_table")[0] for row in found["history"] for key in row if not key.startswith("_")}
+    assert logged == {"time_ms"} and found["exit"] == 0
 
 
 def test_published_numbers_are_runs_of_their_own_with_our_keys(tmp_path: Path) -> None:
