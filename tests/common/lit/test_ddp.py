@@ -2,8 +2,11 @@
 
 import csv
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,28 +18,55 @@ ROOT = Path(__file__).resolve().parents[3]
 UPDATES = 20
 
 
-def dev_losses(runs: Path, cache: Path, *overrides: str) -> tuple[list[float], dict]:
-    """The dev loss after each of 20 updates (about 110 target tokens each), and result.json."""
+SPREAD = ("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.precision=32-true")
+
+
+def made(runs: Path, cache: Path, *overrides: str) -> Job:
     from reproductions.compose import job
 
     settings = (
         "experiment=bahdanau/rnnsearch_50", *TINY, "budget.target_tokens=2300", "checkpoint.dev_checks=20", "model.dropout=0",
         f"paths.runs={runs}", f"data.cache={cache}", *overrides,
     )  # fmt: skip
-    made: Job = job(settings, None)
-    command = [sys.executable, "-m", "reproductions.train", *settings]
-    subprocess.run(command, check=True, cwd=ROOT, timeout=300, capture_output=True)
-    with (made.folder / "curves.csv").open(newline="") as file:
-        losses = [float(row["dev_nll"]) for row in csv.DictReader(file) if row["dev_nll"]]
-    return losses, json.loads((made.folder / "result.json").read_text())
+    return job(settings, None)
 
 
-def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    alone, one = dev_losses(tmp_path / "one", tmp_path / "cache")
-    spread = ("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.precision=32-true")
-    together, two = dev_losses(tmp_path / "two", tmp_path / "cache", *spread)
+def command(row: Job) -> list[str]:
+    return [sys.executable, "-m", "reproductions.train", *row.overrides]
+
+
+def dev_losses(row: Job) -> tuple[list[float], dict]:
+    """The dev loss after each of 20 updates (about 110 target tokens each), and result.json."""
+    subprocess.run(command(row), check=True, cwd=ROOT, timeout=300, capture_output=True)
+    with (row.folder / "curves.csv").open(newline="") as file:
+        losses = [float(line["dev_nll"]) for line in csv.DictReader(file) if line["dev_nll"]]
+    return losses, json.loads((row.folder / "result.json").read_text())
+
+
+def test_two_processes_train_as_one_and_go_on_where_they_were_killed(tmp_path: Path) -> None:
+    alone, one = dev_losses(made(tmp_path / "one", tmp_path / "cache"))
+    row = made(tmp_path / "two", tmp_path / "cache", *SPREAD)
+    kill_halfway(row)
+    mark = row.folder / "mark"
+    mark.touch()
+    together, two = dev_losses(row)
+    assert mark.exists(), "a training that begins anew clears its folder"
     assert len(alone) >= UPDATES and alone[0] - alone[-1] > 0.05, "something must have been learnt"
     assert together == pytest.approx(alone, rel=1e-5)
     assert two["train"]["target_tokens"] == one["train"]["target_tokens"]
     for name, score in one["metrics"].items():
         assert two["metrics"][name]["value"] == pytest.approx(score["value"], rel=1e-5), name
+
+
+def kill_halfway(row: Job) -> None:
+    """Both processes at once, after a checkpoint and before the end."""
+    process = subprocess.Popen(
+        command(row), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    progress, until = row.folder / "progress.json", time.monotonic() + 200
+    while not (progress.exists() and json.loads(progress.read_text())["done"] >= UPDATES // 2):
+        assert process.poll() is None and time.monotonic() < until, "it never came to its half"
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert (row.folder / "last.ckpt").exists() and not (row.folder / "result.json").exists()
