@@ -13,6 +13,7 @@ import torch
 import yaml
 from hydra.utils import instantiate
 from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.strategies import ModelParallelStrategy
 from torch import nn
 
 from common.callbacks.average import Average, averaged_updates
@@ -20,6 +21,7 @@ from common.callbacks.curves import Curves
 from common.callbacks.last import Last
 from common.callbacks.progress import Progress
 from common.callbacks.spent import Spent
+from common.callbacks.whole import Whole
 from common.lit.seq2seq import Seq2Seq
 from data.translation import TranslationData
 from reproductions import provenance
@@ -29,6 +31,7 @@ from reproductions.evaluate import Tested, check_references, evaluate
 from reproductions.flops import flops_per_token
 
 Config = dict[str, Any]
+FSDP = "fsdp"
 FLOPS_FROM = 8
 """Training batches whose FLOPs are counted."""
 KEPT = ("previous", "log.txt", "progress.json", ".lock")
@@ -112,8 +115,12 @@ def train(
     else:  # the first process has cleared what is not to be used before it started this one
         resume = folder / "last.ckpt" if (folder / "last.ckpt").exists() else None
     curves, average = Curves(folder / "curves.csv", every=50), averaging(config, module.total_updates)
-    trainer = make_trainer(config, folder, module, [curves, spent, average])
+    end = Whole()
+    trainer = make_trainer(config, folder, module, [curves, spent, average, end])
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
+    if config["trainer"]["strategy"] == FSDP:
+        module = build(config, data)  # of whole weights again
+        module.load_state_dict(end.state)
     module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
     return module, data, curves, average
 
@@ -181,7 +188,7 @@ def make_trainer(config: Config, folder: Path, module: Seq2Seq, watching: list[p
         accelerator=trainer["accelerator"],
         devices=trainer["devices"],
         num_nodes=trainer["num_nodes"],
-        strategy=trainer["strategy"],
+        strategy=strategy_of(trainer),
         precision=trainer["precision"],
         accumulate_grad_batches=trainer["accumulate"],
         max_steps=module.total_updates,
@@ -197,6 +204,14 @@ def make_trainer(config: Config, folder: Path, module: Seq2Seq, watching: list[p
         enable_model_summary=False,
         log_every_n_steps=50,
     )
+
+
+def strategy_of(trainer: Config) -> Any:
+    """Lightning's by name; fsdp: weights, gradients and the optimiser's state in shards, one for each process."""
+    if trainer["strategy"] != FSDP:
+        return trainer["strategy"]
+    processes = trainer["devices"] * trainer["num_nodes"]
+    return ModelParallelStrategy(processes, tensor_parallel_size=1, save_distributed_checkpoint=False)
 
 
 def loggers(config: Config, folder: Path) -> Any:

@@ -6,6 +6,8 @@ from typing import Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from common.callbacks.whole import whole
+
 
 def averaged_updates(total: int, count: int, every: float) -> list[int]:
     """The last of `total` updates and those before it, `every` of all updates apart: at most `count`, the last one last.
@@ -23,8 +25,7 @@ def averaged_updates(total: int, count: int, every: float) -> list[int]:
 class Average(Callback):
     """Adds up the model's weights after each of `updates`; `mean` is what is tested in place of the last ones.
 
-    The sums, in fp64 on the CPU, travel in the checkpoint: a resumed run gets the same mean. They are of `pl_module.model`,
-    whole: for sharded training (fsdp) they are not.
+    The sums, in fp64 on the CPU, travel in the checkpoint: a resumed run gets the same mean.
     """
 
     def __init__(self, updates: Collection[int]) -> None:
@@ -43,7 +44,7 @@ class Average(Callback):
     ) -> None:
         updated = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
         if updated and trainer.global_step in self.updates:
-            weights = {name: tensor.cpu().double() for name, tensor in weights_of(pl_module).items()}
+            weights = {name: whole(tensor).cpu().double() for name, tensor in weights_of(pl_module).items()}
             self.sums = {name: tensor + self.sums.get(name, 0.0) for name, tensor in weights.items()}
             self.count += 1
 

@@ -7,6 +7,8 @@ import torch
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -78,6 +80,11 @@ class Seq2Seq(LightningModule):
         loss, nll = smoothed(*self.logits(batch), self.label_smoothing)
         return loss, nll.detach()
 
+    def configure_model(self) -> None:
+        """Shards the model where the strategy has a mesh of processes to do so (fsdp)."""
+        if self.device_mesh is not None and not isinstance(self.model, FSDPModule):
+            fully_shard(self.model, mesh=self.device_mesh["data_parallel"])
+
     def on_train_batch_start(self, batch: Seq2SeqBatch, batch_idx: int) -> None:
         torch.manual_seed((self.seed * 1_000_003 + batch_idx) * 1009 + self.global_rank)
 
@@ -94,6 +101,7 @@ class Seq2Seq(LightningModule):
     ) -> None:
         """Rescales the gradient to L2 norm at most clip_norm (Bahdanau et al. 2014, B.2: 1)."""
         norm = nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm)
+        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
         if not torch.isfinite(norm):
             raise Diverged(
                 f"gradient norm {norm.item()} at update {self.global_step + 1} (rate "

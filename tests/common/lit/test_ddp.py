@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[3]
 UPDATES = 20
 
 
-SPREAD = ("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.precision=32-true")
+SPREAD = ("trainer.accelerator=cpu", "trainer.devices=2", "trainer.precision=32-true")
+AVERAGED = ("checkpoint.rule=average", "checkpoint.average={count: 3, every: 0.1}")
+"""The tested weights are made of those of several updates, of which the killed run had seen some."""
 
 
 def made(runs: Path, cache: Path, *overrides: str) -> Job:
@@ -43,16 +45,24 @@ def dev_losses(row: Job) -> tuple[list[float], dict]:
     return losses, json.loads((row.folder / "result.json").read_text())
 
 
-def test_two_processes_train_as_one_and_go_on_where_they_were_killed(tmp_path: Path) -> None:
-    alone, one = dev_losses(made(tmp_path / "one", tmp_path / "cache"))
-    row = made(tmp_path / "two", tmp_path / "cache", *SPREAD)
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], dict]:
+    return dev_losses(made(tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("cache"), *AVERAGED))
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_train_as_one_and_go_on_where_they_were_killed(
+    strategy: str, alone: tuple[list[float], dict], tmp_path: Path
+) -> None:
+    losses, one = alone
+    row = made(tmp_path / "two", tmp_path / "cache", f"trainer={strategy}", *SPREAD, *AVERAGED)
     kill_halfway(row)
     mark = row.folder / "mark"
     mark.touch()
     together, two = dev_losses(row)
     assert mark.exists(), "a training that begins anew clears its folder"
-    assert len(alone) >= UPDATES and alone[0] - alone[-1] > 0.05, "something must have been learnt"
-    assert together == pytest.approx(alone, rel=1e-5)
+    assert len(losses) >= UPDATES and losses[0] - losses[-1] > 0.05, "something must have been learnt"
+    assert together == pytest.approx(losses, rel=1e-5)
     assert two["train"]["target_tokens"] == one["train"]["target_tokens"]
     for name, score in one["metrics"].items():
         assert two["metrics"][name]["value"] == pytest.approx(score["value"], rel=1e-5), name
