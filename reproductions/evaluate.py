@@ -81,7 +81,7 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         _write(folder / "sentences" / f"{split}.jsonl", records)
 
         known = [i for i, record in enumerate(records) if not record["source_unk"] + record["reference_unk"]]
-        if known:
+        if known and data.subword is None:  # with subwords every word is known
             chosen_known = translate(module, data, split, settings, keep=known, forbid=(UNK,))
             known_words = [data.target_vocab.decode(hypothesis.tokens) for hypothesis in chosen_known]
             records = _records(data, examples, chosen_known, known, nll, tokens, known_words)
