@@ -14,7 +14,7 @@ from common.report.render.markdown import markdown, table
 from common.report.render.readme import insert_results
 from common.report.render.terminal import terminal
 from common.report.stats import Estimate
-from common.report.views import Report
+from common.report.views import Report, RunView
 
 HEADINGS = ["Verdicts", "Tables", "Scorers", "Source length", "Ablations", "Not run", "Provenance"]
 
@@ -128,3 +128,19 @@ def test_the_readme_is_changed_between_its_markers_only(report: Report):
 def test_a_readme_without_markers_is_refused(report: Report, broken: str):
     with pytest.raises(ValueError, match="expected <!-- results:bahdanau:start -->"):
         insert_results(broken, report, "x")
+
+
+def test_every_data_set_is_named_that_of_the_first_table_first(report: Report):
+    """Other rows, whatever their names, may have another; measured ones none."""
+    shared = {"beam": "5"}
+    runs = tuple(
+        RunView(name, "ok", {"data": data, "data licence": "free"} if data else {}, "")
+        for name, data in (
+            ("align-s1", "verses"),
+            ("rnnsearch_30-s1", "news"),
+            ("rnnsearch_50-s1", "news"),
+            ("z-s1", ""),
+        )
+    )
+    note = text.data_note(replace(report, shared_facts=shared, runs=runs))
+    assert note.startswith("Data: news; free. Other rows: verses; free.")
