@@ -63,7 +63,7 @@ class Copies:
         for part in PARTS:
             if (root / part).is_dir():
                 shutil.copytree(root / part, first / part, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
+            elif (root / part).exists():
                 shutil.copy(root / part, first)
         for n in range(1, WORKERS):
             self.free.put(Path(shutil.copytree(first, folder / str(n))))

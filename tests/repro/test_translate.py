@@ -48,6 +48,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 def start(tested: Job) -> Iterator[Start]:
     """The command in a process of its own, its standard input still open."""
     started: list[subprocess.Popen[bytes]] = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background, and by children too
 
     def begin(*arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -62,6 +63,7 @@ def start(tested: Job) -> Iterator[Start]:
         return process
 
     yield begin
+    signal.signal(signal.SIGINT, before)
     for process in started:
         process.kill()
         process.wait()
