@@ -13,7 +13,8 @@ TORCH_INDEX ?=
 supported = import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
 PYTHON ?= $(shell for p in python3.12 python3.11 python3; do "$$p" -c '$(supported)' 2>/dev/null && echo "$$p" && break; done)
 PY := .venv/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+INSTALL := -m pip install --quiet --disable-pip-version-check
+PIP := $(PY) $(INSTALL)
 LOCKED := .venv/.locked
 READY := .venv/.ready
 
@@ -112,9 +113,8 @@ bench-nmt: $(READY)  ## speed of training and decoding
 PEERS := .venv-peers/.ready
 $(PEERS): requirements-peers.lock requirements.lock
 	"$(PYTHON)" -m venv --clear .venv-peers
-	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check \
-		$(if $(TORCH_INDEX),--index-url "$(TORCH_INDEX)") "$$(grep '^torch==' requirements.lock)"
-	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-peers.lock
+	.venv-peers/bin/python $(INSTALL) $(if $(TORCH_INDEX),--index-url "$(TORCH_INDEX)") "$$(grep '^torch==' requirements.lock)"
+	.venv-peers/bin/python $(INSTALL) --no-deps -r requirements-peers.lock
 	@touch $@
 
 bench-peers: $(PEERS)  ## training speed of joeynmt beside ours, in an environment of its own, .venv-peers

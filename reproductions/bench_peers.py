@@ -16,6 +16,7 @@ import yaml
 from torch import Tensor, nn
 
 from common import bench
+from common.bench.ratios import ratio
 from common.bench.update import update
 from data.batch import made_up_batch
 from data.vocab import BOS, EOS, PAD, SPECIALS, UNK
@@ -117,13 +118,13 @@ def main() -> int:
         f"{shapes['sentences']} sentences of {shapes['words']} words, {shapes['vocabulary']} words a side, "
         f"{shapes['threads']} threads, medians of {shapes['repeats']} turns"
     )
-    print(f"{'':28}{'parameters':>12}{'tokens/s':>10}{'x joeynmt':>11}{'least':>8}{'most':>8}")
+    print(f"{'':28}{'parameters':>12}{'tokens/s':>10}{'x joeynmt':>11}{'from':>8}{'to':>8}")
     for name in steps:
         peer = times[f"{name.partition(':')[0]}: joeynmt"]
-        ratios = [theirs / mine for theirs, mine in zip(peer, times[name], strict=True)]
+        faster = ratio(peer, times[name])
         print(
             f"{name:28}{parameters[name]:12,}{tokens / statistics.median(times[name]):10.0f}"
-            f"{statistics.median(ratios):11.2f}{min(ratios):8.2f}{max(ratios):8.2f}"
+            f"{faster.median:11.2f}{faster.low:8.2f}{faster.high:8.2f}"
         )
     return 0
 

@@ -116,9 +116,10 @@ def train(
         resume = folder / "last.ckpt" if (folder / "last.ckpt").exists() else None
     curves, average = Curves(folder / "curves.csv", every=50), averaging(config, module.total_updates)
     end = Whole()
-    trainer = make_trainer(config, folder, module, [curves, spent, average, end])
+    at_end = [end] if config["trainer"]["strategy"] == FSDP else []
+    trainer = make_trainer(config, folder, module, [curves, spent, average, *at_end])
     trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
-    if config["trainer"]["strategy"] == FSDP:
+    if at_end:
         module = build(config, data)  # of whole weights again
         module.load_state_dict(end.state)
     module.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU

@@ -95,15 +95,16 @@ class Translator:
             source = pad_sequence([ids[i] for i in rows], batch_first=True, padding_value=PAD).to(self.module.device)
             best = search(self.module, source, source != PAD, self.decode, n_best=self.n_best)
             for i, hypotheses in zip(rows, best, strict=True):
-                found[i] = Line(vocab.split(words[i]), [self._translation(words[i], h) for h in hypotheses])
+                units = vocab.split(words[i])
+                found[i] = Line(units, [self._translation(words[i], len(units), h) for h in hypotheses])
         return [found[i] for i in range(len(sentences))]
 
-    def _translation(self, source: Sequence[str], hypothesis: Hypothesis) -> Translation:
+    def _translation(self, source: Sequence[str], pieces: int, hypothesis: Hypothesis) -> Translation:
+        """source: its words; pieces: how many units they are."""
         vocab, weights = self.data.target_vocab, hypothesis.weights
         words, units = vocab.decode(hypothesis.tokens), vocab.units(hypothesis.tokens)
         if self.dictionary is not None and weights is not None:
             words = units = replace_unknown(units, source, weights, self.dictionary, SPECIALS[UNK])
-        pieces = len(self.data.source_vocab.split(source))
         looks = [] if weights is None else aligned(weights, len(units), pieces)
         return Translation(
             text=detokenize(words, self.data.context.target_lang),

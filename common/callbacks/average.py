@@ -6,7 +6,7 @@ from typing import Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from common.callbacks.whole import whole
+from common.nn.shards import whole
 
 
 def averaged_updates(total: int, count: int, every: float) -> list[int]:

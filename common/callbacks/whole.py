@@ -3,13 +3,8 @@
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
-from torch import Tensor
-from torch.distributed.tensor import DTensor
 
-
-def whole(tensor: Tensor) -> Tensor:
-    """The tensor itself, or all of it where each process has a shard: then every process must ask."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+from common.nn.shards import whole
 
 
 class Whole(Callback):

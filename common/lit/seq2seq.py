@@ -8,13 +8,13 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from common.decode.types import StepModel
 from common.metrics.token_loss import TokenLoss
+from common.nn.shards import whole
 from data.batch import Seq2SeqBatch
 
 
@@ -100,8 +100,7 @@ class Seq2Seq(LightningModule):
         self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """Rescales the gradient to L2 norm at most clip_norm (Bahdanau et al. 2014, B.2: 1)."""
-        norm = nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm)
-        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+        norm = whole(nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm))
         if not torch.isfinite(norm):
             raise Diverged(
                 f"gradient norm {norm.item()} at update {self.global_step + 1} (rate "

@@ -1,7 +1,6 @@
 """The weights of every attention of a Transformer, whatever computes it, for a look at them."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,27 +15,17 @@ def attention_maps(model: nn.Module, call: Callable[[], object]) -> dict[str, Te
     they ran; empty for a model without any. A row of a query that sees nothing is zeros."""
     maps: dict[str, Tensor] = {}
 
-    def keep(name: str, module: MultiHead, x: Tensor, given: dict[str, Any]) -> None:
-        maps[name] = module.weights(x, **given)
-
-    with _watched(model, keep):
-        call()
-    return maps
-
-
-@contextmanager
-def _watched(model: nn.Module, keep: Callable[[str, MultiHead, Tensor, dict[str, Any]], None]) -> Iterator[None]:
-    def before(name: str) -> Callable[[Any, Any, Any], None]:
+    def before(name: str) -> Callable[[MultiHead, tuple[Tensor, ...], dict[str, Any]], None]:
         def hook(module: MultiHead, positional: tuple[Tensor, ...], named: dict[str, Any]) -> None:
-            x, *memory = positional
-            keep(name, module, x, named | ({"memory": memory[0]} if memory else {}))
+            maps[name] = module.weights(*positional, **named)
 
         return hook
 
-    named = [(name, module) for name, module in model.named_modules() if isinstance(module, MultiHead)]
-    handles = [module.register_forward_pre_hook(before(name), with_kwargs=True) for name, module in named]
+    attentions = [(name, module) for name, module in model.named_modules() if isinstance(module, MultiHead)]
+    handles = [module.register_forward_pre_hook(before(name), with_kwargs=True) for name, module in attentions]
     try:
-        yield
+        call()
     finally:
         for handle in handles:
             handle.remove()
+    return maps

@@ -17,6 +17,7 @@ NAMES = {
     "decoder": "decoder self-attention",
     "cross": "attention of the decoder to the encoder",
 }
+ORDER = tuple(NAMES)
 
 
 @dataclass(frozen=True)
@@ -39,20 +40,17 @@ def read_heads(file: Path) -> list[Heads]:
     found = []
     for item in load_json(file):
         node = Node(item, file)
-        source, target = node.texts("source"), node.texts("target")
-        heads = Heads(node.text("id"), source, target, {})
+        by_place: dict[tuple[str, int], Array] = {}
+        heads = Heads(node.text("id"), node.texts("source"), node.texts("target"), by_place)
         maps = node.child("maps")
-        by_place = {}
-        for name in maps.data:
-            kind, layer = place_of(name)
+        for name in sorted(maps.data, key=lambda name: (ORDER.index(place_of(name)[0]), place_of(name)[1])):
+            place = place_of(name)
             weights = np.array(maps.get(name, list), dtype=float) / 100
-            queries, keys = heads.words(kind)
+            queries, keys = heads.words(place[0])
             if weights.ndim != 3 or weights.shape[1:] != (len(queries), len(keys)):
                 raise maps.error(name, f"expected heads x {len(queries)} x {len(keys)}, got {weights.shape}")
-            by_place[kind, layer] = weights
-        order = list(NAMES)
-        maps_in_order = dict(sorted(by_place.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
-        found.append(Heads(heads.id, source, target, maps_in_order))
+            by_place[place] = weights
+        found.append(heads)
     return found
 
 
