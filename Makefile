@@ -19,6 +19,8 @@ LOCKED := .venv/.locked
 READY := .venv/.ready
 
 alias_flash = flash_attention
+alias_longformer = longformer_bigbird
+alias_bigbird = longformer_bigbird
 paper = $(or $(alias_$(subst -,_,$*)),$(subst -,_,$*))
 papers = $(patsubst reproductions/%/published.yaml,%,$(wildcard reproductions/*/published.yaml))
 comma = ,
@@ -117,8 +119,8 @@ $(PEERS): requirements-peers.lock requirements.lock
 	.venv-peers/bin/python $(INSTALL) --no-deps -r requirements-peers.lock
 	@touch $@
 
-bench-peers: $(PEERS)  ## training speed of joeynmt beside ours, in an environment of its own, .venv-peers
-	@.venv-peers/bin/python -m reproductions.bench_peers
+bench-peers: $(PEERS)  ## other projects beside ours, in an environment of its own, .venv-peers; ROW=joeynmt,longformer chooses
+	@.venv-peers/bin/python -m reproductions.peers $(subst $(comma), ,$(ROW))
 
 bench-attention: $(READY)  ## times and memory of attention by backend, mask and length, in one JSON file
 	@$(PY) -m common.bench attention $(ARGS)

@@ -1,5 +1,9 @@
 """Learning-rate schedules: pure functions of the update, so that a resumed run cannot differ."""
 
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
 
 def constant(update: int, total: int) -> float:
     """The optimiser's own rate throughout. Factor for update 0, 1, .. of `total`."""
@@ -26,3 +30,16 @@ def noam(update: int, total: int, *, d_model: int, warmup: int) -> float:
     fall with the root of the step (Vaswani et al. 2017, section 5.3). It is the rate itself where the optimiser's is 1."""
     step = update + 1
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+def staged(update: int, total: int, *, shares: Sequence[float], warmup: float, longest: int) -> float:
+    """Stages that take these shares of all updates: the rate is constant within a stage, half of it in the next, after a
+    linear warm-up over the share `warmup` of a stage's updates, at most `longest` (Beltagy et al. 2020, section 4.2 and
+    appendix B: 10% of the steps, at most 10,000). Raises ValueError for shares that do not add up to 1."""
+    if abs(sum(shares) - 1) > 1e-6 or min(shares) <= 0:
+        raise ValueError(f"shares of stages: got {list(shares)}, expected positive ones that add up to 1")
+    bounds = [0, *(round(total * end) for end in accumulate(shares))]
+    stage = min(bisect_right(bounds, update) - 1, len(shares) - 1)
+    size = bounds[stage + 1] - bounds[stage]
+    rise = (update - bounds[stage] + 1) / max(1, min(round(warmup * size), longest))
+    return min(1.0, rise) * 0.5**stage

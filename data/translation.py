@@ -1,38 +1,27 @@
 """Translation data for Lightning: prepared once, encoded in memory, read as an endless stream of batches."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 from numpy.typing import NDArray
 
-from data.batch import Seq2SeqBatch, shard
-from data.bucketing import BatchSize, Plan, epoch_batches, sorted_batches
+from data.batch import Seq2SeqBatch
+from data.bucketing import BatchSize, Ints, Plan, epoch_batches, sorted_batches
 from data.corpus import Corpus, load_corpus
 from data.fetch import read_manifest
 from data.pairs import Counts, Example, describe
 from data.prepare import cache_folder, prepare, prepared_folder
 from data.sources.base import Context, Source
+from data.stream import EpochData, Item, recorded
 from data.subword_models import joint, load_subwords, prepare_subwords, subword_folder
 from data.subwords import Subword
 from data.vocab import Vocab
 
 
-@dataclass(frozen=True)
-class Batches(Iterable[Seq2SeqBatch]):
-    """What Lightning takes for a data loader: it starts anew, where the data module then stands, at each `iter`."""
-
-    start: Callable[[], Iterator[Seq2SeqBatch]]
-
-    def __iter__(self) -> Iterator[Seq2SeqBatch]:
-        return self.start()
-
-
-class TranslationData(pl.LightningDataModule):
+class TranslationData(EpochData[Seq2SeqBatch]):
     """Pairs of a source, as batches.
 
     `source_vocab_size` and `target_vocab_size` are the most frequent words of the whole train split, before the limit
@@ -46,10 +35,8 @@ class TranslationData(pl.LightningDataModule):
     `batch` is {unit: sentences | tokens, size}, see `data.bucketing`; `pool_batches` batches are sorted together.
     `train_share` keeps that share of the training documents, a smaller share inside a larger one.
     `cache` is the folder of all data; None: $ATTN_DATA, or the user's cache folder.
-    The state that a checkpoint holds is the number of batches trained on; a resumed stream goes on behind them.
     """
 
-    name: str
     corpus: Corpus
 
     def __init__(
@@ -89,8 +76,6 @@ class TranslationData(pl.LightningDataModule):
         self.pool_batches = pool_batches
         self.seed = seed
         self.train_share = train_share
-        self.batches_seen = 0
-        self.latest_plan: tuple[int, Plan] | None = None
 
     # Preparation
 
@@ -104,6 +89,10 @@ class TranslationData(pl.LightningDataModule):
             return f"{self.name}: prepared in {self.folder}{left}"
         what = "; ".join(map(str, downloads)) or "nothing to download"
         return f"{self.name}: {what}; to be prepared in {self.context.cache}"
+
+    @property
+    def downloads(self) -> bool:
+        return bool(self.pairs.downloads(self.context))
 
     @property
     def folder(self) -> Path:
@@ -136,11 +125,6 @@ class TranslationData(pl.LightningDataModule):
             subwords = load_subwords(self.subword_folder) if self.subword_folder else None
             self.corpus = load_corpus(self.folder, self.vocab_sizes, self.max_words, self.train_share, subwords)
 
-    def prepare(self) -> None:
-        """Fetch, prepare and load whatever is not yet there; several processes at once do no harm."""
-        self.prepare_data()
-        self.setup()
-
     @property
     def source_vocab(self) -> Vocab:
         return self.corpus.source_vocab
@@ -168,9 +152,7 @@ class TranslationData(pl.LightningDataModule):
     def record(self) -> dict[str, Any]:
         """What to say of the data wherever a number on it is shown: name, source, licence, domain, counts, origin; with
         subwords also what they are, and the checksum of the text alone, by which rows of words and of subwords compare."""
-        manifest = self.corpus.manifest
-        said = {key: manifest[key] for key in ("name", "licence", "domain", "provenance")}
-        said |= {"source": manifest["settings"]["source"], "counts": self.counts}
+        said = recorded(self.corpus.manifest, self.counts)
         if (models := self.manifests[1]) is None:
             return said
         library = f"sentencepiece {models['sentencepiece']}"
@@ -186,8 +168,11 @@ class TranslationData(pl.LightningDataModule):
         return self.corpus.splits[split].examples()
 
     def size(self, split: str) -> int:
-        """Number of examples of a split, without making them."""
         return len(self.corpus.splits[split].rows)
+
+    def items(self, split: str) -> list[Item]:
+        """Pairs by the length of their sources in words."""
+        return [Item(pair.id, pair.cluster, len(pair.source_tokens)) for pair in self.examples(split)]
 
     def describe(self) -> str:
         """What was read, left out and kept, and how batches are cut, in a line."""
@@ -195,53 +180,18 @@ class TranslationData(pl.LightningDataModule):
 
     # Batches
 
-    def epoch_plan(self, epoch: int) -> Plan:
-        """The batches of an epoch; the latest is kept, since streams ask for one epoch after the other."""
-        if self.latest_plan is None or self.latest_plan[0] != epoch:
-            train = self.corpus.splits["train"].encoded
-            lengths = train.source.lengths, train.target.lengths
-            plan = epoch_batches(*lengths, self.batch_size, self.pool_batches, self.seed, epoch)
-            self.latest_plan = epoch, plan
-        return self.latest_plan[1]
-
-    def train_stream(
-        self, start_batch: int = 0, rank: int = 0, world: int = 1, accumulate: int = 1
-    ) -> Iterator[Seq2SeqBatch]:
-        """Endless batches from number `start_batch` on; batch k depends on the seed and k alone.
-
-        With `world` processes each gets its rank's shard of the same global batch, see `data.batch.shard`; with
-        `accumulate` it gets its share in as many micro-batches, one after the other.
-        """
+    def make_plan(self, epoch: int) -> Plan:
         train = self.corpus.splits["train"].encoded
-        epoch, skip = 0, start_batch
-        while skip >= len(self.epoch_plan(epoch)):
-            skip -= len(self.epoch_plan(epoch))
-            epoch += 1
-        while True:
-            plan = self.epoch_plan(epoch)
-            for k in range(skip, len(plan)):
-                batch = train.batch(plan[k])
-                for part in range(accumulate):
-                    yield shard(batch, rank + world * part, world * accumulate)
-            epoch, skip = epoch + 1, 0
+        lengths = train.source.lengths, train.target.lengths
+        return epoch_batches(*lengths, self.batch_size, self.pool_batches, self.seed, epoch)
 
-    def steps_for_tokens(self, tokens: int) -> int:
-        """Number of batches of the stream until at least `tokens` real target tokens, EOS counted, are seen."""
-        lengths = self.corpus.splits["train"].encoded.target.lengths
-        steps = epoch = 0
-        while True:
-            plan = self.epoch_plan(epoch)
-            seen = np.cumsum(np.add.reduceat(lengths[plan.order], plan.bounds[:-1]))
-            if tokens <= seen[-1]:
-                return steps + (int(np.searchsorted(seen, tokens)) + 1 if tokens > 0 else 0)
-            tokens, steps, epoch = tokens - int(seen[-1]), steps + len(plan), epoch + 1
+    def train_batch(self, rows: Ints) -> Seq2SeqBatch:
+        return self.corpus.splits["train"].encoded.batch(rows)
 
-    def epochs(self, steps: int) -> float:
-        """How many times the training pairs were read after so many batches of the stream."""
-        epoch = 0
-        while steps >= len(plan := self.epoch_plan(epoch)):
-            steps, epoch = steps - len(plan), epoch + 1
-        return epoch + int(plan.bounds[steps]) / len(plan.order)
+    @property
+    def train_targets(self) -> Ints:
+        """Real target tokens of each training pair, EOS counted."""
+        return self.corpus.splits["train"].encoded.target.lengths
 
     def eval_batches(self, split: str, batch: BatchSize | None = None) -> Iterator[Seq2SeqBatch]:
         """Every pair of the split once, the longest first; `index` says which it is. `batch` None: as in training.
@@ -255,25 +205,3 @@ class TranslationData(pl.LightningDataModule):
         encoded = self.corpus.splits[split].encoded
         plan = sorted_batches(encoded.source.lengths[rows], encoded.target.lengths[rows], batch)
         return (encoded.batch(rows[plan[k]]) for k in range(len(plan)))
-
-    # Lightning
-
-    def train_dataloader(self) -> Batches:
-        """The stream from behind the last batch done; in distributed training this process's share of it."""
-        trainer = self.trainer
-        shares = (trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches) if trainer else (0, 1, 1)
-        return Batches(lambda: self.train_stream(self.batches_seen, *shares))
-
-    def val_dataloader(self) -> Batches:
-        """The whole dev set, in every process: its mean over processes is then its mean."""
-        return Batches(lambda: self.eval_batches("dev"))
-
-    def batch_done(self) -> None:
-        """To be called once a global batch is trained on, before a checkpoint of that step is written."""
-        self.batches_seen += 1
-
-    def state_dict(self) -> dict[str, int]:
-        return {"batches_seen": self.batches_seen}
-
-    def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        self.batches_seen = state_dict["batches_seen"]

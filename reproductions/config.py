@@ -6,10 +6,12 @@ Hydra accepts ``+model.drpout=0`` and turns ``lang: no`` into False; here both s
 import difflib
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self, get_type_hints
+from typing import Any, Literal, Self, get_args, get_type_hints
 
 from hydra.utils import get_object
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, TypeAdapter, ValidationError, model_validator
+
+TRANSLATION = "reproductions.tasks.translation.Translation"
 
 
 class Section(BaseModel):
@@ -18,7 +20,7 @@ class Section(BaseModel):
 
 class Budget(Section):
     target_tokens: StrictInt | None = Field(gt=0)
-    updates: StrictInt | None = Field(gt=0)
+    updates: StrictInt | None = Field(ge=0)
 
     @model_validator(mode="after")
     def one_of_the_two(self) -> Self:
@@ -30,6 +32,11 @@ class Budget(Section):
 class Averaged(Section):
     count: StrictInt = Field(gt=0)
     every: float = Field(gt=0, le=1)
+
+
+class WarmStart(Section):
+    row: str
+    load: dict[str, Any]
 
 
 class Checkpoint(Section):
@@ -103,9 +110,11 @@ class Train(Section):
     fresh: StrictBool
     dry_run: StrictBool
     ensemble: list[str]
+    warm_start: WarmStart | None
     budget: Budget
     checkpoint: Checkpoint
-    decode: Decode
+    task: dict[str, Any]
+    decode: Decode | None
     trainer: Trainer
     logger: Logger
     scale: Scale
@@ -128,12 +137,26 @@ def check(config: Mapping[str, Any]) -> None:
                 problems.append(unknown(where, key_names(config, without=where)))
             else:
                 problems.append(f"{where}: {item['msg']}, got {item['input']!r}")
-    for section in ("data", "model", "optim"):
-        problems += _check_target(section, config.get(section, {}))
-    if config.get("data", {}).get("subword") and config.get("decode", {}).get("dictionary_pairs"):
-        problems.append("decode.dictionary_pairs: a dictionary is of words, expected 0 with data.subword")
+    for section in ("data", "model", "optim", "task", "warm_start"):
+        problems += _check_target(section, config.get(section))
+    problems += _check_task(config)
     if problems:
         raise ValueError("configuration: " + "; ".join(problems))
+
+
+def _check_task(config: Mapping[str, Any]) -> list[str]:
+    """Problems of settings that only some tasks have."""
+    translates, decode = config.get("task", {}).get("_target_") == TRANSLATION, config.get("decode")
+    if translates != bool(decode):
+        got, expected = ("none", "how to translate") if translates else ("settings", "none (/decode: none)")
+        return [f"decode: got {got}, expected {expected} with task {config.get('task', {}).get('_target_')}"]
+    if config.get("budget", {}).get("updates") == 0 and not config.get("warm_start"):
+        return ["budget.updates: got 0, expected 1 or more for a model that starts from nothing"]
+    if config.get("ensemble") and not translates:
+        return ["ensemble: only translation models are tested together, expected []"]
+    if config.get("data", {}).get("subword") and decode and decode.get("dictionary_pairs"):
+        return ["decode.dictionary_pairs: a dictionary is of words, expected 0 with data.subword"]
+    return []
 
 
 def _check_target(where: str, node: Any) -> list[str]:
@@ -144,8 +167,7 @@ def _check_target(where: str, node: Any) -> list[str]:
     if "_target_" not in node:
         return problems
     target = get_object(node["_target_"])
-    parameters = inspect.signature(target).parameters
-    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    parameters, hints = _arguments(target)
     for key, value in node.items():
         if key.startswith("_"):
             continue
@@ -154,6 +176,20 @@ def _check_target(where: str, node: Any) -> list[str]:
         elif key in hints and not isinstance(value, Mapping):
             problems += _check_type(f"{where}.{key}", value, hints[key])
     return problems
+
+
+def _arguments(target: Any) -> tuple[list[str], dict[str, Any]]:
+    """Names and types of what it takes; of keywords that are a typed dictionary (**x: Unpack[X]), those of X."""
+    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    names: list[str] = []
+    for name, parameter in inspect.signature(target).parameters.items():
+        of_dictionary = get_args(hints.get(name)) if parameter.kind is inspect.Parameter.VAR_KEYWORD else ()
+        if of_dictionary:
+            hints |= get_type_hints(of_dictionary[0])
+            names += get_type_hints(of_dictionary[0])
+        else:
+            names.append(name)
+    return names, hints
 
 
 def _check_type(where: str, value: Any, hint: Any) -> list[str]:

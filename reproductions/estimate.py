@@ -9,15 +9,12 @@ from typing import Any
 import torch
 from hydra.utils import instantiate
 
-from common.decode.beam import beam_search
-from data.batch import made_up_batch
-from data.translation import TranslationData
-from data.vocab import BOS, EOS
+from data.stream import StreamData
 from reproductions import dry_run
 from reproductions.compose import Job
+from reproductions.job import task_of
+from reproductions.tasks.base import update
 
-TEST_SENTENCES = 7500  # all that a row translates, about; generated data says its size
-MEAN_SHARE = 0.55  # mean sentence length over the longest allowed, about
 REST = 1.1  # validation, loading, scoring
 CROWDED = 1.4  # rows side by side share caches and memory bandwidth; measured on two cores
 START = 15  # seconds until a row trains
@@ -44,7 +41,7 @@ def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:
     return order
 
 
-def data_sets(jobs: Sequence[Job]) -> list[TranslationData]:
+def data_sets(jobs: Sequence[Job]) -> list[StreamData]:
     """What the jobs read, each once."""
     distinct = {json.dumps(job.config["data"] | {"max_words": None, "seed": 0}): job for job in jobs}
     return [instantiate(job.config["data"]) for job in distinct.values()]
@@ -71,41 +68,29 @@ def duration(seconds: float) -> str:
 def model_key(job: Job) -> str:
     """Jobs with the same key take the same time."""
     data = job.config["data"] | {"seed": 0}
-    return json.dumps([data, *(job.config[key] for key in ("model", "optim", "decode", "budget", "ensemble"))])
+    return json.dumps([data, *(job.config[key] for key in ("task", "model", "optim", "decode", "budget", "ensemble"))])
 
 
 def seconds(config: dict[str, Any]) -> float:
-    """Estimate of a job: a few updates and one beam search, timed."""
+    """Estimate of a job: a few updates and a part of its test, timed."""
     if config["trainer"]["accelerator"] != "cpu":
         return float("nan")
     torch.set_num_threads(config["trainer"]["threads"])
-    module, vocabulary = dry_run.build(config), dry_run.vocabulary(config)
-    words = max(2, int(MEAN_SHARE * (config["data"]["max_words"] or 50)))
-    size = config["data"]["batch"]["size"]
-    sentences = size if config["data"]["batch"]["unit"] == "sentences" else max(1, size // words)
-    batch = made_up_batch(*vocabulary, sentences, words)
+    data, task = instantiate(config["data"]), task_of(config)
+    module = dry_run.build(config, data)
+    tested = task.test_seconds(module, config, data)
+    if config["ensemble"]:
+        return START + REST * CROWDED * tested
+    batch = task.made_up(config, data, *task.usual(config, data))
     optimizer = module.optimizer(module.parameters())
     bf16 = config["trainer"]["precision"].startswith("bf16")
     times = []
     for _ in range(4):
         started = time.perf_counter()
-        dry_run.update(module, optimizer, batch, bf16)
+        update(module, optimizer, batch, bf16)
         times.append(time.perf_counter() - started)
     budget = config["budget"]
-    updates = budget["updates"] or budget["target_tokens"] / (sentences * (words + 1))
-    decode, test = config["decode"], made_up_batch(*vocabulary, config["decode"]["batch"], words)
-    started = time.perf_counter()
-    beam_search(
-        module.translator,
-        test.source,
-        test.source_mask,
-        bos=BOS,
-        eos=EOS,
-        beam=decode["beam"],
-        max_len=int(words * 1.2),
-    )
-    source = config["data"]["source"]
-    sentences = 3 * source["test"] if "test" in source and "test_long" in source else TEST_SENTENCES
-    members = len(config["ensemble"])
-    translate = max(1, members) * (time.perf_counter() - started) * sentences / decode["batch"]
-    return START + REST * CROWDED * (updates * sorted(times[1:])[1] * (not members) + translate)
+    updates = budget["updates"]
+    if updates is None:
+        updates = budget["target_tokens"] / int(batch.target_tokens)
+    return START + REST * CROWDED * (updates * sorted(times[1:])[1] + tested)

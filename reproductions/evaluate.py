@@ -3,8 +3,6 @@
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +24,13 @@ from data.translation import TranslationData
 from data.vocab import BOS, EOS, UNK
 from reproductions.config import Decode
 from reproductions.heads import drawable, write_heads
+from reproductions.records import write_lines
+from reproductions.tasks.base import Tested, training_nll
 from reproductions.unknown_words import dictionary_of, replace_words
 from reproductions.word_links import score_links
 
 HEADS_OF = 2
 """Sentences of which the weights of every layer and head are kept."""
-
-
-@dataclass(frozen=True)
-class Tested:
-    """metrics: name -> {value, signature}; decode: speed and counts; train_nll, dev_nll: mean per sentence, in nats."""
-
-    metrics: dict[str, dict[str, Any]]
-    decode: dict[str, float]
-    train_nll: float
-    dev_nll: float
 
 
 def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: Path, seed: int) -> Tested:
@@ -70,15 +60,15 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
             else:
                 records = _records(data, examples, chosen, everything, nll, tokens, replaced)
                 metrics |= _score(records, f"{split}.unk_replaced")
-                _write(folder / "sentences" / f"{split}.unk_replaced.jsonl", records)
+                write_lines(folder / "sentences" / f"{split}.unk_replaced.jsonl", records)
         records = _records(data, examples, chosen, everything, nll, tokens, words)
         metrics |= _score(records, split)
         metrics[f"{split}/perplexity"] = _plain(perplexity(nll=nll, tokens=tokens))
         if links := score_links(module, data, split):
             link_records, error_rate = links
             metrics[f"{split}/aer"] = _plain(error_rate)
-            _write(folder / "links" / f"{split}.jsonl", link_records)
-        _write(folder / "sentences" / f"{split}.jsonl", records)
+            write_lines(folder / "links" / f"{split}.jsonl", link_records)
+        write_lines(folder / "sentences" / f"{split}.jsonl", records)
 
         known = [i for i, record in enumerate(records) if not record["source_unk"] + record["reference_unk"]]
         if known and data.subword is None:  # with subwords every word is known
@@ -86,13 +76,13 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
             known_words = [data.target_vocab.decode(hypothesis.tokens) for hypothesis in chosen_known]
             records = _records(data, examples, chosen_known, known, nll, tokens, known_words)
             metrics |= _score(records, f"{split}.no_unk")
-            _write(folder / "sentences" / f"{split}.no_unk.jsonl", records)
+            write_lines(folder / "sentences" / f"{split}.no_unk.jsonl", records)
         others = neighbours(examples)
         records = _records(
             data, examples, [chosen[j] for j in others], everything, nll, tokens, [words[j] for j in others]
         )
         metrics |= _score(records, f"{split}.shuffled")
-        _write(folder / "sentences" / f"{split}.shuffled.jsonl", records)
+        write_lines(folder / "sentences" / f"{split}.shuffled.jsonl", records)
         if split == settings.splits[0]:
             if any(hypothesis.weights is not None for hypothesis in chosen):
                 (folder / "alignments.json").write_text(
@@ -107,7 +97,7 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
         "unfinished": unfinished,
     }
     dev, _ = sentence_nll(module, data, "dev")
-    return Tested(metrics, decode, train_nll=training_nll(module, data), dev_nll=sum(dev) / len(dev))
+    return Tested(metrics, training_nll(module, data), sum(dev) / len(dev), {"decode": decode})
 
 
 def check_references(data: TranslationData, splits: Sequence[str]) -> None:
@@ -127,16 +117,9 @@ def sentence_nll(module: Seq2Seq, data: TranslationData, split: str) -> tuple[li
     count = len(data.examples(split))
     nll, tokens = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
     for batch in data.eval_batches(split):
-        sums, lengths = module.sentence_nll(batch.to(module.device))
+        sums, lengths = module.item_nll(batch.to(module.device))
         nll[batch.index], tokens[batch.index] = sums.double().cpu(), lengths.cpu()
     return nll.tolist(), tokens.tolist()
-
-
-@torch.no_grad()
-def training_nll(module: Seq2Seq, data: TranslationData, batches: int = 20) -> float:
-    """Mean nll per sentence, in nats, of the first batches of training pairs, without dropout."""
-    sums = [module.sentence_nll(b.to(module.device))[0] for b in islice(data.train_stream(), batches)]
-    return float(torch.cat(sums).double().mean())
 
 
 def translate(
@@ -273,8 +256,3 @@ def distributions(weights: np.ndarray) -> np.ndarray:
     """Rows that sum to 1: local attention leaves less (its Gaussian is not normalised), or nothing outside its window."""
     total = weights.sum(1, keepdims=True)
     return np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / weights.shape[1])
-
-
-def _write(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")

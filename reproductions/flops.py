@@ -6,17 +6,17 @@ Vaswani et al. 2017, section 6.1, estimate theirs otherwise: training time times
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import nn
 
 from common.bench import count_flops
-from common.lit.seq2seq import Seq2Seq
+from common.lit.training import Trained
 from common.nn.multihead import MultiHead
-from data.batch import Seq2SeqBatch
 
 
-def flops_per_token(module: Seq2Seq, batches: Iterable[Seq2SeqBatch]) -> float:
-    """Of a training update, per target token; the module's gradients are cleared."""
+def flops_per_token(module: Trained, batches: Iterable[Any]) -> float:
+    """Of a training update, per target (a word, a symbol, a document); the module's gradients are cleared."""
     flops, tokens = 0, 0
     with _written_out(module):
         for batch in batches:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import traceback
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,13 @@ from common.callbacks.last import Last
 from common.callbacks.progress import Progress
 from common.callbacks.spent import Spent
 from common.callbacks.whole import Whole
-from common.lit.seq2seq import Seq2Seq
-from data.translation import TranslationData
+from common.lit.training import Trained
+from data.stream import StreamData
 from reproductions import provenance
-from reproductions.config import Decode
-from reproductions.ensemble import load_members, weights_of
-from reproductions.evaluate import Tested, check_references, evaluate
+from reproductions.ensemble import load_members, warm, weights_of
 from reproductions.flops import flops_per_token
+from reproductions.records import write_json
+from reproductions.tasks.base import Task, Tested
 
 Config = dict[str, Any]
 FSDP = "fsdp"
@@ -38,32 +39,32 @@ KEPT = ("previous", "log.txt", "progress.json", ".lock")
 """What stays in a job's folder when it is cleared."""
 
 
-def build(config: Config, data: TranslationData) -> Seq2Seq:
+def task_of(config: Config) -> Task:
+    return instantiate(config["task"])
+
+
+def build(config: Config, data: StreamData) -> Trained:
     """The module of a row; its weights are a function of the seed."""
     torch.manual_seed(config["seed"])
-    return build_module(
-        config,
-        len(data.source_vocab),
-        len(data.target_vocab),
-        total=config["budget"]["updates"] or data.steps_for_tokens(config["budget"]["target_tokens"]),
-        dev=data.size("dev"),
-    )
+    updates, tokens = config["budget"]["updates"], config["budget"]["target_tokens"]
+    total = data.steps_for_tokens(tokens) if updates is None else updates
+    return build_module(config, task_of(config).sizes(data), total=total, dev=data.size("dev"))
 
 
-def build_module(config: Config, source_words: int, target_words: int, *, total: int, dev: int) -> Seq2Seq:
-    model = instantiate(config["model"], source_words=source_words, target_words=target_words)
-    return as_module(model, config, total=total, dev=dev)
+def build_module(config: Config, sizes: Mapping[str, int], *, total: int, dev: int) -> Trained:
+    """sizes: `Task.sizes`; dev: items of the dev set."""
+    return as_module(instantiate(config["model"], **sizes), config, total=total, dev=dev)
 
 
-def as_module(model: nn.Module, config: Config, *, total: int, dev: int) -> Seq2Seq:
+def as_module(model: nn.Module, config: Config, *, total: int, dev: int) -> Trained:
     optim = config["optim"]
-    return Seq2Seq(
+    return task_of(config).module(
         model,
         optimizer=instantiate(optim["optimizer"]),
         schedule=instantiate(optim["schedule"]),
         total_updates=total,
         clip_norm=optim["clip_norm"],
-        dev_sentences=dev,
+        dev_items=dev,
         seed=config["seed"],
         label_smoothing=optim.get("label_smoothing", 0.0),
     )
@@ -101,13 +102,15 @@ def first_process() -> bool:
 
 def train(
     config: Config, folder: Path, identity: dict[str, str], spent: Spent
-) -> tuple[Seq2Seq, TranslationData, Curves, Average]:
+) -> tuple[Trained, StreamData, Curves, Average]:
     """Fit a row, from its last checkpoint if there is one of the same identity (and data)."""
     torch.set_num_threads(config["trainer"]["threads"])
-    data: TranslationData = instantiate(config["data"])
+    data: StreamData = instantiate(config["data"])
     data.prepare()
-    check_references(data, config["decode"]["splits"])
+    task_of(config).check(data, config)
     module = build(config, data)
+    if config["warm_start"]:
+        warm(config, module.model)
     if first_process():
         resume = resumable(folder, identity | {"data_checksum": data.checksum}, fresh=config["fresh"])
         text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
@@ -118,7 +121,8 @@ def train(
     end = Whole()
     at_end = [end] if config["trainer"]["strategy"] == FSDP else []
     trainer = make_trainer(config, folder, module, [curves, spent, average, *at_end])
-    trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
+    if module.total_updates:
+        trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
     if at_end:
         module = build(config, data)  # of whole weights again
         module.load_state_dict(end.state)
@@ -130,26 +134,26 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any], spent: Sp
     identity = {key: head[key] for key in ("config_hash", "source_hash")}
     module, data, curves, average = train(config, folder, identity, spent)
     best = load_tested_weights(config, folder, module, average)
-    tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
+    tested = task_of(config).evaluate(module, data, config, folder)
     facts = training_facts(data, module, curves, best)
     per_token = flops_per_token(module, islice(data.train_stream(), FLOPS_FROM))
     facts |= {"flops_per_token": per_token, "flops": per_token * facts["target_tokens"]}
     for name in ("last.ckpt", "best.ckpt"):
         (folder / name).unlink(missing_ok=True)
-    result = result_of(tested, module, data)
+    result = result_of(tested, module, data) | {"members": weights_of(config)}
     return result | {"train": facts | result["train"]}
 
 
-def result_of(tested: Tested, module: Seq2Seq, data: TranslationData) -> dict[str, Any]:
+def result_of(tested: Tested, module: Trained, data: StreamData) -> dict[str, Any]:
     """What result.json tells of a row that was tested, trained or not."""
     return {
         "status": "ok",
         "data_checksum": data.checksum,
         "metrics": tested.metrics,
-        "decode": tested.decode,
         "parameters": sum(p.numel() for p in module.parameters()),
         "train": {"train_nll": tested.train_nll, "dev_nll": tested.dev_nll},
         "data": data.record,
+        **tested.facts,
     }
 
 
@@ -158,16 +162,16 @@ def test_members(config: Config, folder: Path) -> dict[str, Any]:
     torch.set_num_threads(config["trainer"]["threads"])
     members = weights_of(config)
     put_aside(folder)
-    data: TranslationData = instantiate(config["data"])
+    data: StreamData = instantiate(config["data"])
     data.prepare()
     module = as_module(load_members(config, data), config, total=1, dev=data.size("dev"))
     text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
-    tested = evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
+    tested = task_of(config).evaluate(module, data, config, folder)
     return result_of(tested, module, data) | {"members": members}
 
 
-def make_trainer(config: Config, folder: Path, module: Seq2Seq, watching: list[pl.Callback]) -> pl.Trainer:
+def make_trainer(config: Config, folder: Path, module: Trained, watching: list[pl.Callback]) -> pl.Trainer:
     """A Lightning Trainer from config: as many updates as the budget of target tokens makes, then it stops."""
     trainer, checkpoint = config["trainer"], config["checkpoint"]
     check_every = max(1, module.total_updates // checkpoint["dev_checks"])
@@ -229,7 +233,7 @@ def averaging(config: Config, total: int) -> Average:
     return Average(averaged_updates(total, **settings) if rule == "average" else ())
 
 
-def load_tested_weights(config: Config, folder: Path, module: Seq2Seq, average: Average) -> dict[str, Any]:
+def load_tested_weights(config: Config, folder: Path, module: Trained, average: Average) -> dict[str, Any]:
     """Loads the weights that the checkpoint rule names, keeps them as tested.ckpt and returns which they are."""
     if config["checkpoint"]["rule"] == "best_dev_nll":
         best = torch.load(folder / "best.ckpt", weights_only=False)
@@ -243,12 +247,12 @@ def load_tested_weights(config: Config, folder: Path, module: Seq2Seq, average: 
     return {"rule": config["checkpoint"]["rule"], "update": update}
 
 
-def training_facts(data: TranslationData, module: Seq2Seq, curves: Curves, tested: dict[str, Any]) -> dict[str, Any]:
+def training_facts(data: StreamData, module: Trained, curves: Curves, tested: dict[str, Any]) -> dict[str, Any]:
     """What Table 2 tells of a row's training."""
     return {
         "updates": module.total_updates,
         "epochs": data.epochs(module.total_updates),
-        "pairs": data.size("train"),
+        "items": data.size("train"),
         "target_tokens": curves.total_tokens,
         "seconds": curves.total_seconds,
         "tokens_per_second": curves.total_tokens / max(curves.total_seconds, 1e-9),
@@ -290,10 +294,3 @@ def keep_finished(folder: Path) -> None:
     for path in folder.iterdir():
         if path.name not in KEPT:
             path.rename(previous / path.name)
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)

@@ -44,9 +44,9 @@ def finished(job: Job) -> bool:
 
 
 def same_members(job: Job, result: dict[str, Any]) -> bool:
-    """Whether an ensemble is of the rows that lie there now; true for other rows."""
+    """Whether it is made of the rows that lie there now; true for a row that is made of none."""
     try:
-        return not job.config["ensemble"] or ensemble.weights_of(job.config) == result["members"]
+        return ensemble.weights_of(job.config) == result.get("members", {})
     except ValueError:
         return False
 
@@ -56,7 +56,7 @@ def same_data(job: Job, checksum: str) -> bool:
     from hydra.utils import instantiate
 
     data = instantiate(job.config["data"])
-    if not data.folder.exists() and data.pairs.downloads(data.context):
+    if not data.folder.exists() and data.downloads:
         return True
     if not data.prepared:
         data.prepare_data()
@@ -180,7 +180,7 @@ class Board:
         return self.failed
 
     def ready(self, waiting: Sequence[Job], running: Sequence[Running]) -> Job | None:
-        """The first that can start: an ensemble waits for its members."""
+        """The first that can start: one that is made of others waits for them."""
         ahead = {job.folder for job in [*waiting, *(one.job for one in running)]}
         return next((job for job in waiting if not ahead & set(ensemble.folders(job.config).values())), None)
 

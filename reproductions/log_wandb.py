@@ -19,7 +19,9 @@ from reproductions.provenance import source_hash
 from reproductions.report import make_report
 
 ROOT = Path(__file__).resolve().parent.parent
-SHOWN_SENTENCES = 50
+SHOWN = {"sentences": ("id", "source", "reference", "hypothesis"), "items": ("id", "length", "nll", "hits", "targets")}
+"""Of the first split that has such a file: the columns of its table."""
+SHOWN_LINES = 50
 SPLITS = ("test", "test_long", "dev")
 
 
@@ -93,11 +95,13 @@ def test_views(run: Run) -> dict[str, Any]:
             views[f"{split}/bleu_by_length"] = wandb.plot.line(
                 table, "source_words", "bleu", title=f"BLEU by source length, {split}"
             )
-    split = next(split for split in SPLITS if (run.folder / "sentences" / f"{split}.jsonl").is_file())
-    lines = (run.folder / "sentences" / f"{split}.jsonl").read_text(encoding="utf-8").split("\n")[:SHOWN_SENTENCES]
-    sentences = [json.loads(line) for line in lines if line]
-    keys = ("id", "source", "reference", "hypothesis")
-    views[f"{split}/sentences"] = wandb.Table(columns=list(keys), data=[[s[k] for k in keys] for s in sentences])
+    for split in SPLITS:
+        for kind, keys in SHOWN.items():
+            file = run.folder / kind / f"{split}.jsonl"
+            if file.is_file() and not any(name.endswith(f"/{kind}") for name in views):
+                lines = file.read_text(encoding="utf-8").split("\n")[:SHOWN_LINES]
+                records = [json.loads(line) for line in lines if line]
+                views[f"{split}/{kind}"] = wandb.Table(columns=list(keys), data=[[r[k] for k in keys] for r in records])
     for alignment in run.alignments():
         views[f"alignments/{alignment.id}"] = wandb.Html(str(heatmap(alignment, alignment.id)), inject=False)
     return views

@@ -22,7 +22,7 @@ from hydra.utils import instantiate
 
 from common.naming import folder_name
 from reproductions import provenance
-from reproductions.job import write_json
+from reproductions.records import write_json, write_lines
 
 Config = dict[str, Any]
 Rows = Mapping[str, Mapping[str, Any]]
@@ -117,8 +117,3 @@ def write_row(
     status = {"status": "failed", "error": failed} if failed else {"status": "ok"}
     write_json(place / "result.json", provenance.head(named, ablation) | scored["facts"] | spent | status)
     return place
-
-
-def write_lines(file: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")

@@ -19,8 +19,8 @@ from typing import Any
 from data.code import code_hash
 
 ROOT = Path(__file__).resolve().parent.parent
-ENTRY = ("reproductions.job", "reproductions.evaluate")
-"""What every trained row runs."""
+ENTRY = ("reproductions.job",)
+"""What every trained row runs; its task is among its targets."""
 LOGGERS = "reproductions.log_"
 NO_RESULT = {"logger", "paths", "fresh", "dry_run", "recipe", "data.cache"} | {
     f"trainer.{key}" for key in ("accelerator", "devices", "num_nodes", "strategy")

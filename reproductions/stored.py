@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import yaml
 from hydra.utils import instantiate
 
 from common.lit.seq2seq import Seq2Seq
+from common.lit.training import Trained
+from data.stream import StreamData
 from data.translation import TranslationData
+from reproductions.config import TRANSLATION
 
 Config = dict[str, Any]
 
@@ -18,9 +21,11 @@ def load(folder: Path) -> tuple[Seq2Seq, TranslationData, Config]:
     """Model, data (for its vocabularies) and configuration; an ensemble's model is made of its members' runs. Raises
     ValueError if it is no finished run, or one whose data or members are not those that it was tested with."""
     config = configuration(folder)
+    if (target := config.get("task", {}).get("_target_")) != TRANSLATION:
+        raise ValueError(f"{folder} is a run of {target}, expected a translation model ({TRANSLATION})")
     data: TranslationData = instantiate(config["data"])
     data.prepare()
-    return load_module(folder, data), data, config
+    return cast(Seq2Seq, load_module(folder, data)), data, config
 
 
 def configuration(folder: Path) -> Config:
@@ -40,10 +45,10 @@ def configuration(folder: Path) -> Config:
     return config
 
 
-def load_module(folder: Path, data: TranslationData) -> Seq2Seq:
+def load_module(folder: Path, data: StreamData) -> Trained:
     """The tested model of a finished run. Raises ValueError if `data` is not what it was trained on."""
     from reproductions.ensemble import load_members, weights_of
-    from reproductions.job import as_module, build_module
+    from reproductions.job import as_module, build_module, task_of
 
     config = configuration(folder)
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
@@ -57,6 +62,6 @@ def load_module(folder: Path, data: TranslationData) -> Seq2Seq:
         if changed := [member for member in members if members[member] != result["members"].get(member)]:
             raise ValueError(f"{folder} was tested with other weights of {', '.join(changed)}: run it again")
         return as_module(load_members(config, data), config, total=1, dev=data.size("dev")).eval()
-    module = build_module(config, len(data.source_vocab), len(data.target_vocab), total=1, dev=data.size("dev"))
+    module = build_module(config, task_of(config).sizes(data), total=1, dev=data.size("dev"))
     module.load_state_dict(torch.load(folder / "tested.ckpt", weights_only=False)["state_dict"])
     return module.eval()

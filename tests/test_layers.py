@@ -21,13 +21,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "common.optim": (),
     "common.nn": ("common.attention",),
     "common.bench": ("common.attention",),
-    "common.lit": ("common.nn", "common.decode", "common.metrics", "common.optim", "data.batch"),
-    "common.callbacks": ("common.nn", "common.decode", "common.metrics", "common.optim", "data.batch"),
+    "common.lit": ("common.nn", "common.decode", "common.metrics", "common.optim", "data.batch", "data.token_batch"),
+    "common.callbacks": (
+        "common.nn",
+        "common.decode",
+        "common.metrics",
+        "common.optim",
+        "data.batch",
+        "data.token_batch",
+    ),
     "data": (),
     "reproductions": ("common", "data"),
     "tests": ("common", "data", "reproductions"),
 }
 """Each part, and which of our modules it may import besides itself."""
+
+COMMANDS = ("tasks", "peers")
+"""Folders of reproductions that are no paper's."""
 
 TRAINING = ("reproductions/train.py", "reproductions/job.py", "reproductions/log_wandb.py")
 
@@ -55,7 +65,7 @@ NEEDS_ONLY: dict[str, tuple[str, ...]] = {
 NEVER_LOADS: dict[str, tuple[str, ...]] = {
     "common.report": ("torch", "torchmetrics", "pytorch_lightning", "hydra"),
     "reproductions.report": ("torch", "torchmetrics", "pytorch_lightning"),
-    "reproductions.bench_peers": ("torchmetrics", "pytorch_lightning", "hydra", "omegaconf", "pydantic"),
+    "reproductions.peers": ("torchmetrics", "pytorch_lightning", "hydra", "omegaconf", "pydantic"),
 }
 """Parts that must not load a library: not themselves, even in a function, nor by importing another module of ours."""
 
@@ -172,7 +182,8 @@ def refused(module: str, part: str | None, i: Import) -> str | None:
         if not within(i.name, (part or module, *MAY_IMPORT.get(part or "", ()))):
             return f"{part or module} may import {', '.join(MAY_IMPORT.get(part or '', ())) or 'nothing of ours'}"
         paper, other = (name.split(".")[1:2] for name in (module, i.name))
-        if top == part == "reproductions" and module.count(".") > 1 and other and other != paper:
+        of_paper = module.count(".") > 1 and paper[0] not in COMMANDS
+        if top == part == "reproductions" and of_paper and other and other != paper:
             return "a paper imports nothing of another paper, nor of the commands"
     if top in ONLY_IN and not matches(i.file, ONLY_IN[top]):
         return f"only {', '.join(ONLY_IN[top]) or 'nobody'} may"

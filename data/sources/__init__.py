@@ -1,1 +1,1 @@
-"""Where sentence pairs come from: one small module a source, all of them `data.sources.base.Source`."""
+"""Where data comes from: one small module a source, for pairs `data.sources.base.Source`, else `data.sources.long`."""

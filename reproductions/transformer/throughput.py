@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from common.bench.sizes import equal_sizes
 from common.bench.timing import interleaved, seconds_of
 from common.bench.update import update
 from data.batch import made_up_batch
@@ -35,16 +36,13 @@ class Throughput:
         torch.set_num_threads(self.threads)
         torch.manual_seed(seed)
         models = {row: self.build(row) for row in self.models}
-        sizes = {row: sum(p.numel() for p in model.parameters()) for row, model in models.items()}
-        if max(sizes.values()) > 1.1 * min(sizes.values()):
-            raise ValueError(f"models: got sizes {sizes}, expected none to be over a tenth larger than another")
         found: dict[str, dict[str, Any]] = {
             row: {
                 "parameters": {"unit": "M", "at": {"default": [size / 1e6]}, "refused": {}},
                 "update_ms": {"unit": "ms", "at": {}, "refused": {}},
                 "tokens_per_second": {"unit": "tokens/s", "at": {}, "refused": {}},
             }
-            for row, size in sizes.items()
+            for row, size in equal_sizes(models).items()
         }
         for length in self.lengths:
             sentences = max(1, round(self.tokens / (length + 1)))

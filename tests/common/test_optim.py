@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch.optim.lr_scheduler import LambdaLR
 
-from common.optim import noam
+from common.optim import noam, staged
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -58,3 +58,22 @@ def test_noam_from_its_file() -> None:
     weight.grad = torch.full((1,), 1e6)
     torch.nn.utils.clip_grad_norm_([weight], config.optim.clip_norm)
     assert weight.grad.item() == 1e6
+
+
+def test_stages_halve_the_rate_and_warm_up_in_each() -> None:
+    """Shares of a half, a quarter and a quarter of 80 updates: 40, 20 and 20; a tenth of them, 4, 2 and 2, is warm-up."""
+    factors = [staged(update, 80, shares=(0.5, 0.25, 0.25), warmup=0.1, longest=100) for update in range(80)]
+    assert factors[:5] == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
+    assert factors[39:43] == pytest.approx([1.0, 0.25, 0.5, 0.5])
+    assert factors[59:62] == pytest.approx([0.5, 0.125, 0.25]) and factors[-1] == 0.25
+
+
+def test_the_warm_up_of_a_stage_has_a_longest_length() -> None:
+    """A tenth of 1000 updates would be 100: after 10 the rate is whole."""
+    factors = [staged(update, 1000, shares=(1.0,), warmup=0.1, longest=10) for update in range(1000)]
+    assert factors[8] == pytest.approx(0.9) and set(factors[9:]) == {1.0}
+
+
+def test_shares_of_stages_add_up_to_one() -> None:
+    with pytest.raises(ValueError, match="add up to 1"):
+        staged(0, 10, shares=(0.5, 0.4), warmup=0.1, longest=10)

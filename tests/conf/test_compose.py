@@ -7,9 +7,11 @@ import yaml
 
 from reproductions.compose import CONF, job, jobs_of
 from reproductions.train import main
+from tests.data.kinds import NAMES, kind
 
 ROWS = ("rnnencdec_30", "rnnsearch_30", "rnnencdec_50", "rnnsearch_50", "rnnsearch_50_star")
 ROW = "experiment=bahdanau/rnnsearch_50"
+LM_ROW, DOCUMENT_ROW = "experiment=longformer_bigbird/lm_window", "experiment=longformer_bigbird/doc_longformer"
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
@@ -32,11 +34,13 @@ def test_every_ablation_composes_and_is_a_line_of_its_own(ablation: str) -> None
     assert changed.config["model"] != plain.config["model"]
 
 
-@pytest.mark.parametrize("data", sorted(path.stem for path in (CONF / "data").glob("*.yaml")))
+@pytest.mark.parametrize("data", NAMES)
 def test_every_data_set_composes(data: str) -> None:
     given = [f"data.source.splits.{s}=a.tsv" for s in ("train", "dev", "test")] if data == "files" else []
     given += ["data.source_lang=en", "data.target_lang=fr"] if data == "files" else []
-    assert job((ROW, f"data={data}", *given), None).config["data"]["name"] == data.removesuffix("_bpe")
+    made_of = (data.rpartition("_")[0], f"{data.rpartition('_')[0]}_bytes")  # a name is that of the prepared text
+    row = {"TranslationData": ROW, "ByteData": LM_ROW, "DocumentData": DOCUMENT_ROW}[kind(data)]
+    assert job((row, f"data={data}", *given), None).config["data"]["name"] in (data, *made_of)
 
 
 def test_the_paper_scale_is_the_papers() -> None:
@@ -76,7 +80,7 @@ def test_both_families_get_the_same_data_and_tokens_at_small() -> None:
         ("model.attention=1", "model.attention.*1.*bool"),
         ("data.source_lang=false", "data.source_lang.*False.*str"),
         ("+data.source.versoins=1", "data.source.versoins"),
-        ("model=transfomer", "transfomer.*luong; rnnencdec; rnnsearch; transformer"),
+        ("model=transfomer", "transfomer.*luong; masked_model; rnnencdec; rnnsearch; transformer"),
         ("experiment=bahdanau/rnsearch_50", "rnsearch_50"),
         ("ablation=none", "ablation/none"),
         ("+experimnt=x", "experimnt.*known there: "),

@@ -1,15 +1,19 @@
 """Every file of conf/data gives a data module."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from data.bucketing import BatchSize
+from data.documents import DocumentData
+from data.language_modeling import ByteData
 from data.sources.bible import Bible
 from data.subwords import Subword
 from data.translation import TranslationData
+from tests.data.kinds import NAMES, kind
 
 CONF = Path(__file__).parents[2] / "conf"
 OWN = [
@@ -19,21 +23,74 @@ OWN = [
 ]
 
 
-def build(name: str, *overrides: str) -> TranslationData:
+FILES = {k: sorted(name for name in NAMES if kind(name) == k) for k in ("TranslationData", "ByteData", "DocumentData")}
+
+
+def instance(name: str, *overrides: str) -> Any:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return instantiate(compose(overrides=[f"+data={name}", "+seed=3", *overrides]).data)
 
 
-@pytest.mark.parametrize("path", sorted((CONF / "data").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_file_gives_a_data_module(path, tmp_path):
-    data = build(path.stem, f"data.cache={tmp_path}", *(OWN if path.stem == "files" else ()))
+def build(name: str, *overrides: str) -> TranslationData:
+    return instance(name, *overrides)
+
+
+@pytest.mark.parametrize("name", FILES["TranslationData"])
+def test_every_file_of_pairs_gives_a_data_module(name, tmp_path):
+    data = build(name, f"data.cache={tmp_path}", *(OWN if name == "files" else ()))
     assert isinstance(data, TranslationData)
-    pairs = path.stem.removesuffix("_bpe")  # the same pairs, prepared once for words and for subwords
+    pairs = name.removesuffix("_bpe")  # the same pairs, prepared once for words and for subwords
     assert (data.name, data.seed) == (pairs, 3)
-    assert (data.subword is not None) == (pairs != path.stem)
-    if path.stem != "files":
+    assert (data.subword is not None) == (pairs != name)
+    if name != "files":
         assert data.plan().startswith(f"{pairs}: ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", FILES["ByteData"] + FILES["DocumentData"])
+def test_every_file_of_long_sequences_gives_a_data_module(name, tmp_path):
+    data = instance(name, f"data.cache={tmp_path}")
+    assert isinstance(data, {"ByteData": ByteData, "DocumentData": DocumentData}[kind(name)])
+    shared = next((other for other in FILES["ByteData"] if name == f"{other.removesuffix('_bytes')}_masked"), name)
+    assert (data.name, data.seed) == (shared.removesuffix("_words"), 3)  # masked, as words: the same text
+    assert data.plan().startswith(f"{data.name}: ") and data.test_positions > 0
+    if isinstance(data, DocumentData):
+        rows, length = data.usual_batch
+        assert rows == data.batch_size.size and 2 <= length <= data.max_length
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["toy_bytes", "toy_masked", "toy_documents", "toy_pairs"])
+def test_small_generated_sets_work_from_their_files(name, tmp_path):
+    data = instance(name, f"data.cache={tmp_path}")
+    data.prepare()
+    batch = next(data.train_stream())
+    assert int(batch.target_tokens) > 0 and data.downloads is False
+    scored = sum(int(b.target_tokens) for b in data.eval_batches("test"))
+    assert (
+        scored == data.size("test")
+        if kind(name) == "DocumentData"
+        else 0 < scored <= sum(i.length for i in data.items("test"))
+    )
+
+
+def test_masked_and_causal_read_the_same_text(tmp_path):
+    causal, masked = (instance(name, f"data.cache={tmp_path}") for name in ("toy_bytes", "toy_masked"))
+    assert causal.folder == masked.folder and causal.causal and not masked.causal
+
+
+def test_the_papers_sequences():
+    """Longformer, Beltagy et al. 2020, section 4.2 and Table 12: the first phase, and the evaluation."""
+    data = instance("enwik8")
+    assert (data.length, data.batch_size, data.eval_length, data.eval_step) == (2048, 32, 32256, 512)
+    assert instance("text8").source.url.endswith("text8.zip")
+
+
+def test_stages_come_from_the_command_line(tmp_path):
+    stages = "data.stages=[{share:0.5,length:16,batch:2},{share:0.5,length:32,batch:1}]"
+    data = instance("toy_bytes", f"data.cache={tmp_path}", stages, "data.target_tokens=640")
+    data.prepare()
+    assert data.stages.ends == [10, 20] and data.steps_for_tokens(640) == 20
 
 
 def test_german_differs_in_the_translation_alone():

@@ -114,6 +114,13 @@ def test_epochs_counts_pairs_read(toy_data):
     assert toy_data.epochs(5) == pytest.approx(sum(sizes[:5]) / 101)
 
 
+def test_items_are_the_examples(toy_data):
+    examples = toy_data.examples("test")
+    assert [(item.id, item.cluster) for item in toy_data.items("test")] == [(e.id, e.cluster) for e in examples]
+    assert [item.length for item in toy_data.items("test")] == [len(e.source_tokens) for e in examples]
+    assert toy_data.downloads is False
+
+
 @pytest.mark.parametrize("batch", [None, BatchSize("sentences", 1), BatchSize("sentences", 5), BatchSize("tokens", 30)])
 def test_evaluation_has_every_pair_once(toy_data, batch):
     for split in SPLITS[1:]:

@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 import torch
 
-from common.lit.seq2seq import Diverged, Seq2Seq
+from common.lit.seq2seq import Seq2Seq
+from common.lit.training import Diverged
 from data.batch import Seq2SeqBatch
 from data.pairs import Example
 from data.translation import TranslationData
 from reproductions.compose import Job
-from reproductions.job import resumable, run, write_json
+from reproductions.job import resumable, run
 from reproductions.launcher import finished
+from reproductions.records import write_json
 
 JobMaker = Callable[..., Job]
 

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from hydra.utils import instantiate
 
 from data.batch import Seq2SeqBatch
 from reproductions.compose import job
-from reproductions.dry_run import build, update, vocabulary
+from reproductions.dry_run import build
+from reproductions.job import task_of
+from reproductions.tasks.base import update
 
 FILE = Path(__file__).resolve().parents[2] / "golden" / "seq2seq.json"
 ROWS = (
@@ -28,14 +31,15 @@ UPDATES = 20
 def losses(row: str) -> list[float]:
     config = job((f"experiment={row}", "scale=smoke"), None).config
     torch.set_num_threads(1)
-    module = build(config)
+    data = instantiate(config["data"])
+    module, words = build(config, data), task_of(config).planned_sizes(data)["source_words"]
     optimizer = module.optimizer(module.parameters())
     for group in optimizer.param_groups:
         group["lr"] *= module.schedule(99, module.total_updates)
     generator = torch.Generator().manual_seed(0)
     found = []
     for _ in range(UPDATES):
-        source = torch.randint(4, vocabulary(config)[0], (16, 7), generator=generator)
+        source = torch.randint(4, words, (16, 7), generator=generator)
         target = source.flip(1)
         target[:, -1] = source[:, -1] = 2
         source[:8, 4:], target[:8, 5:] = 0, 0

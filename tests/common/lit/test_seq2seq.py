@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from common.lit.seq2seq import Seq2Seq, smoothed
+from common.lit.seq2seq import Seq2Seq
+from common.lit.training import smoothed
 from common.optim import constant, trapezoid
 from data.batch import Seq2SeqBatch, shard
 
@@ -35,7 +36,7 @@ def module(**changes: Any) -> Seq2Seq:
         "schedule": constant,
         "total_updates": 10,
         "clip_norm": 1.0,
-        "dev_sentences": 3,
+        "dev_items": 3,
         "seed": 1,
     }
     made = Seq2Seq(Table(), **settings | changes)
@@ -112,7 +113,7 @@ def test_smoothing_is_of_the_training_loss_alone_and_never_of_padding(width: int
     uniform = -sum(log_p[word].mean().item() for word in read) / 6
     assert out["loss"].item() == pytest.approx(0.9 * by_hand(m) + 0.1 * uniform, rel=1e-5)
     assert out["nll"].item() == pytest.approx(6 * by_hand(m), rel=1e-5) and not out["nll"].requires_grad
-    torch.testing.assert_close(m.sentence_nll(batch(width)), plain.sentence_nll(batch(width)))
+    torch.testing.assert_close(m.item_nll(batch(width)), plain.item_nll(batch(width)))
     for model in (m, plain):
         model.validation_step(batch(width), 0)
         assert model.dev.compute()["nll_per_token"] == pytest.approx(by_hand(plain), rel=1e-5)
@@ -134,7 +135,7 @@ def test_a_smoothing_that_is_none(wrong: float) -> None:
 
 def test_sentence_nll_is_a_sum_per_sentence() -> None:
     m = module()
-    nll, tokens = m.sentence_nll(batch(9))
+    nll, tokens = m.item_nll(batch(9))
     log_p = m.model.logits.log_softmax(-1)  # type: ignore[union-attr, operator]
     assert tokens.tolist() == [3, 1, 2]
     assert nll[2].item() == pytest.approx(-(log_p[1, 6] + log_p[6, 2]).item(), rel=1e-5)

@@ -11,8 +11,7 @@ from common.nn.encoder_decoder import Transformer
 from reproductions.bahdanau.model import RNNSearch
 from reproductions.bench import configured
 from reproductions.compose import job
-from reproductions.dry_run import vocabulary
-from reproductions.job import build_module
+from reproductions.dry_run import build
 from reproductions.transformer.layers import Layers, flops_of, longest, shortest
 from reproductions.transformer.sizes import Sizes
 from reproductions.transformer.throughput import Throughput
@@ -121,7 +120,7 @@ def test_the_sizes_are_those_of_the_rows_at_the_paper_scale() -> None:
         row = name.removeprefix("size_")
         config = job((f"experiment=transformer/{row}", "scale=paper"), None).config
         with torch.device("meta"):
-            module = build_module(config, *vocabulary(config), total=1, dev=1)
+            module = build(config, instantiate(config["data"]))
         assert found[name]["parameters"]["at"]["paper"] == [sum(p.numel() for p in module.parameters()) / 1e6], row
 
 

@@ -1,11 +1,9 @@
-"""make bench-peers: training updates of joeynmt 2.3.0 (Kreutzer et al. 2019) beside ours, at equal shapes, in turns.
+"""Training updates of joeynmt 2.3.0 (Kreutzer et al. 2019) beside ours, at equal shapes, in turns.
 
-Runs in an environment of its own, .venv-peers, whose Python has joeynmt and torch but not all that this project needs.
 Both sides get the same random sentences, the same clipping and Adam; shapes are those of `make bench-nmt`.
 """
 
 import statistics
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +20,7 @@ from data.batch import made_up_batch
 from data.vocab import BOS, EOS, PAD, SPECIALS, UNK
 from reproductions.shapes import Shapes, recurrent, transformer, vocabulary_size
 
-SHAPES = Path(__file__).parents[1] / "conf" / "bench" / "nmt.yaml"
+SHAPES = Path(__file__).parents[2] / "conf" / "bench" / "nmt.yaml"
 
 
 def joeynmt(shapes: Shapes, kind: str) -> nn.Module:
@@ -94,7 +92,7 @@ def joeynmt_update(model: nn.Module, source: Tensor, target: Tensor, target_in: 
     return run
 
 
-def main() -> int:
+def main() -> None:
     shapes: Shapes = yaml.safe_load(SHAPES.read_text(encoding="utf-8"))
     torch.set_num_threads(shapes["threads"])
     torch.manual_seed(0)
@@ -126,12 +124,7 @@ def main() -> int:
             f"{name:28}{parameters[name]:12,}{tokens / statistics.median(times[name]):10.0f}"
             f"{faster.median:11.2f}{faster.low:8.2f}{faster.high:8.2f}"
         )
-    return 0
 
 
 def count(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Text as symbols: a model of the next one, of hidden ones, or of a document's label."""
+
+import time
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.lit.text import Classifier, LanguageModel, MaskedLanguageModel
+from common.lit.training import Trained
+from common.metrics.rates import accuracy, bits_per_symbol
+from common.metrics.score import Score
+from data.documents import DocumentData
+from data.language_modeling import ByteData
+from data.stream import StreamData
+from data.symbols import SPECIALS
+from data.token_batch import LabelBatch, TokenBatch, made_up_labels, made_up_tokens
+from reproductions.records import write_lines
+from reproductions.tasks.base import Config, Task, Tested, training_nll
+
+Record = dict[str, Any]
+
+
+class TextTask(Task):
+    """splits: what is tested, in this order."""
+
+    def __init__(self, splits: list[str]) -> None:
+        self.splits = tuple(splits)
+
+    def check(self, data: StreamData, config: Config) -> None:
+        if missing := [split for split in self.splits if split not in data.splits]:
+            raise ValueError(
+                f"task.splits: got {', '.join(missing)}, expected of {', '.join(data.splits)} ({data.name})"
+            )
+
+    @abstractmethod
+    def scores(self, records: list[Record]) -> dict[str, Score]:
+        """By name, of the items of a split."""
+
+    def evaluate(self, module: Trained, data: StreamData, config: Config, folder: Path) -> Tested:
+        """Writes items/<split>.jsonl: nll in nats, targets and right ones of every item."""
+        module.eval()
+        metrics, spent, targets = {}, 0.0, 0
+        for split in self.splits:
+            started = time.perf_counter()
+            records = scored_items(module, data, split)
+            spent, targets = spent + time.perf_counter() - started, targets + sum(r["targets"] for r in records)
+            write_lines(folder / "items" / f"{split}.jsonl", records)
+            for name, score in self.scores(records).items():
+                metrics[f"{split}/{name}"] = {"value": score.value, "signature": score.signature}
+        dev = [record["nll"] for record in scored_items(module, data, "dev")]
+        facts = {"test": {"targets": targets, "seconds": spent, "targets_per_second": targets / max(spent, 1e-9)}}
+        return Tested(metrics, training_nll(module, data), sum(dev) / len(dev), facts)
+
+    def test_seconds(self, module: Trained, config: Config, data: Any) -> float:
+        """By the time of a forward pass; the dev set, which is tested once more in the end, is about half of test."""
+        items, length = self.usual(config, data)
+        batch = self.made_up(config, data, items, length)
+        started = time.perf_counter()
+        with torch.no_grad():
+            module.logits(batch)
+        return (time.perf_counter() - started) / (items * length) * 1.5 * data.test_positions
+
+
+class _OfSymbols(TextTask):
+    def sizes(self, data: ByteData) -> dict[str, int]:
+        return {"vocabulary": data.vocabulary}
+
+    def usual(self, config: Config, data: ByteData) -> tuple[int, int]:
+        return data.batch_size, data.length
+
+    def made_up(self, config: Config, data: ByteData, items: int, length: int) -> TokenBatch:
+        return made_up_tokens(data.vocabulary - SPECIALS, items, length, masked=self.module is MaskedLanguageModel)
+
+    def scores(self, records: list[Record]) -> dict[str, Score]:
+        nll, targets = [r["nll"] for r in records], [r["targets"] for r in records]
+        return {
+            "bits": bits_per_symbol(nll=nll, targets=targets),
+            "accuracy": accuracy(hits=[r["hits"] for r in records], targets=targets),
+        }
+
+
+class NextSymbol(_OfSymbols):
+    """A language model, tested on every symbol with what is before it."""
+
+    module = LanguageModel
+
+
+class HiddenSymbols(_OfSymbols):
+    """A masked language model, tested on the symbols that were hidden."""
+
+    module = MaskedLanguageModel
+
+
+class Labels(TextTask):
+    """A classifier of documents, or of pairs of them."""
+
+    module = Classifier
+
+    def sizes(self, data: DocumentData) -> dict[str, int]:
+        return {"vocabulary": data.vocabulary, "classes": data.classes, "pairs": data.paired}
+
+    def usual(self, config: Config, data: DocumentData) -> tuple[int, int]:
+        return data.usual_batch
+
+    def made_up(self, config: Config, data: DocumentData, items: int, length: int) -> LabelBatch:
+        return made_up_labels(data.vocabulary - SPECIALS, data.classes, items, length, data.paired)
+
+    def scores(self, records: list[Record]) -> dict[str, Score]:
+        targets = [r["targets"] for r in records]
+        return {"accuracy": accuracy(hits=[r["hits"] for r in records], targets=targets)}
+
+
+@torch.no_grad()
+def scored_items(module: Trained, data: StreamData, split: str) -> list[Record]:
+    """A record an item of the split, in its order: sums over its targets, wherever a batch had them."""
+    items = data.items(split)
+    nll = torch.zeros(len(items), dtype=torch.float64)
+    hits, targets = (torch.zeros(len(items), dtype=torch.int64) for _ in range(2))
+    for batch in data.eval_batches(split):
+        logits, right = (found.cpu() for found in module.logits(batch.to(module.device)))
+        item = data.item_of(split, batch)
+        nll.index_add_(0, item, torch.nn.functional.cross_entropy(logits.double(), right, reduction="none"))
+        hits.index_add_(0, item, (logits.argmax(-1) == right).long())
+        targets.index_add_(0, item, torch.ones_like(right))
+    found = zip(items, nll.tolist(), hits.tolist(), targets.tolist(), strict=True)
+    return [
+        {"id": item.id, "cluster": item.cluster, "length": item.length, "nll": n, "hits": h, "targets": t}
+        for item, n, h, t in found
+    ]
