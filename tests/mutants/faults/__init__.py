@@ -1,7 +1,18 @@
 """All faults. One file for the kernels of a kind, or a model: a new one brings its own."""
 
 from tests.mutants.fault import Fault
-from tests.mutants.faults import additive, flash, flash_backward, flash_bias, luong, masks, rotary, transformer
+from tests.mutants.faults import (
+    additive,
+    flash,
+    flash_backward,
+    flash_bias,
+    luong,
+    masks,
+    rotary,
+    sparse,
+    texts,
+    transformer,
+)
 
 FAULTS: tuple[Fault, ...] = (
     *masks.FAULTS,
@@ -12,4 +23,6 @@ FAULTS: tuple[Fault, ...] = (
     *rotary.FAULTS,
     *transformer.FAULTS,
     *luong.FAULTS,
+    *sparse.FAULTS,
+    *texts.FAULTS,
 )

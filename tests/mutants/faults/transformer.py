@@ -6,7 +6,7 @@ NN = "common/nn/"
 MODEL, DECODER, MULTI, BLOCKS = NN + "encoder_decoder.py", NN + "decoder.py", NN + "multihead.py", NN + "transformer.py"
 EMBEDDING, FEEDFORWARD = NN + "embedding.py", NN + "feedforward.py"
 BEAM, HYPOTHESES = "common/decode/beam.py", "common/decode/hypotheses.py"
-OPTIM, LIT, AVERAGE = "common/optim.py", "common/lit/seq2seq.py", "common/callbacks/average.py"
+OPTIM, LIT, AVERAGE = "common/optim.py", "common/lit/training.py", "common/callbacks/average.py"
 
 WHOLE = "tests/common/nn/test_encoder_decoder.py::"
 SEEN = (WHOLE + "test_padding_is_never_seen_and_every_word_is[as published]",)
@@ -178,7 +178,7 @@ FAULTS = (
     Fault("noam starts a step late", OPTIM, "step = update + 1\n", "step = update + 2\n", NOAM),
     Fault(
         "smoothing over padding",
-        LIT,
+        "common/lit/seq2seq.py",
         "return logits.float(), batch.target_out[batch.target_mask]",
         "more = batch.target_mask.numel() - len(logits) if self.label_smoothing else 0\n        return torch.cat((logits, logits[:1].expand(more, -1))).float(), torch.cat((batch.target_out[batch.target_mask], batch.target_out.new_zeros(more)))",
         (SMOOTH + "test_smoothing_is_of_the_training_loss_alone_and_never_of_padding",),
