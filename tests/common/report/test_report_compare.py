@@ -313,3 +313,18 @@ def test_a_bin_with_too_few_sentences_has_no_say_in_a_slope(tmp_path: Path):
     [outcome] = verdicts(tmp_path, [SLOPE | {"rows": ["poor"], "direction": "less", "threshold": -1}])
     assert outcome.effect is not None and outcome.effect.value == pytest.approx(-2, abs=0.15)
     assert outcome.sentences == len(sentences)
+
+
+@pytest.mark.parametrize(
+    ("members", "verdict"), [(("poor",), "direction only"), (("poor", "other"), "inconclusive"), ((), "inconclusive")]
+)
+def test_rows_made_of_each_other_share_what_a_seed_is_worth(tmp_path: Path, members: tuple[str, ...], verdict: str):
+    """Seeds of 12, 18 and 24, each two points better where it is tested otherwise: nothing to two models of their own, and
+    clear to the same models. Published is +10, so the size is outside the band."""
+    made_of = {"members": dict.fromkeys(members, "0")}
+    for seed, score in enumerate((12.0, 18.0, 24.0), start=1):
+        plant(tmp_path, "poor", seed, corpus(lambda words, s=score: s, seed=seed))
+        plant(tmp_path, "good", seed, corpus(lambda words, s=score: s + 2, seed=seed), **made_of)
+    outcome = one(tmp_path)
+    assert outcome.verdict == verdict and outcome.effect is not None
+    assert outcome.effect.value == pytest.approx(2.0, abs=0.3)
