@@ -113,8 +113,12 @@ def _with_lengths(reading: Measure | Field, rows: list[Row]) -> Measure | Field:
 def _measured(claim: Claim, rows: list[Row], systems: list[System], sample: Sample | None, resamples: int) -> Outcome:
     """Estimate the effect. Of an ordering of several rows the weakest step speaks: all steps must hold."""
     pairs = list(pairwise(systems)) if claim.kind == "ordering" else [tuple(systems)]
+    same = [made_of_each_other(*two) for two in pairwise(rows)] or [False]
     with np.errstate(divide="ignore", invalid="ignore"):  # a score of zero: refused below, with words
-        steps = [bootstrap(pair, _combination(claim), resamples=resamples)[0] for pair in pairs]
+        steps = [
+            bootstrap(pair, _combination(claim), resamples=resamples, same_seeds=together)[0]
+            for pair, together in zip(pairs, same, strict=True)
+        ]
     if not all(np.isfinite([step.value, step.low, step.high]).all() for step in steps):
         raise Missing("the effect is undefined: a score of zero, or too few sentences in some resample")
     effect = min(steps, key=lambda step: claim.direction * step.value / (step.se or 1.0))
@@ -133,6 +137,16 @@ def _measured(claim: Claim, rows: list[Row], systems: list[System], sample: Samp
         sentences=sample.sentences if sample else 0,
         remarks=_remarks(rows, systems, sample),
     )
+
+
+def made_of_each_other(a: Row, b: Row) -> bool:
+    """Whether each run of one row is made of that of the other with the same seed and of nothing else: the same weights
+    tested otherwise, or trained on. What a seed is worth is then in both alike."""
+
+    def made_of(row: Row, other: Row) -> bool:
+        return all(set(run.field("members") or ()) == {other.id} for run in row.ok)
+
+    return [run.seed for run in a.ok] == [run.seed for run in b.ok] and (made_of(a, b) or made_of(b, a))
 
 
 def _of_quantity(claim: Claim, reading: Quantity, rows: list[Row], resamples: int) -> Outcome:

@@ -7,8 +7,8 @@ from common.report.effects import score_estimates
 from common.report.lengths import Bins
 from common.report.measures import METRICS, Measure
 from common.report.published import Plot, Table
-from common.report.results import Results, Row
-from common.report.views import AlignmentView, Curve, LengthView, Series
+from common.report.results import Results, Row, Run
+from common.report.views import AlignmentView, Curve, HeadsView, LengthView, Series
 
 LENGTH_METRICS = ("bleu", "chrf", "log_likelihood")
 CURVES = ("train_nll", "dev_nll")
@@ -51,13 +51,20 @@ def _series(row: Row, measure: Measure, bins: tuple[tuple[int, int, int], ...]) 
 
 def alignment_views(table: Table, plot: Plot, results: Results) -> list[AlignmentView]:
     """The drawn alignments of the first run of each row of a plot."""
-    views = []
-    for name in plot.rows:
-        row = results.rows.get(name)
-        for run in row.ok[:1] if row else []:
-            if alignments := run.alignments():
-                views.append(AlignmentView(table, run.label, run.seed, tuple(alignments)))
-    return views
+    drawn = [(run, run.alignments()) for run in first_runs(plot, results)]
+    return [AlignmentView(table, run.label, run.seed, tuple(found)) for run, found in drawn if found]
+
+
+def heads_views(table: Table, plot: Plot, results: Results) -> list[HeadsView]:
+    """What the heads of the first run of each row of a plot look at."""
+    drawn = [(run, run.heads()) for run in first_runs(plot, results)]
+    return [HeadsView(table, run.label, run.seed, tuple(found)) for run, found in drawn if found]
+
+
+def first_runs(plot: Plot, results: Results) -> list[Run]:
+    """The first finished run of each row of a plot that has one."""
+    rows = [results.rows[name] for name in plot.rows if name in results.rows]
+    return [row.ok[0] for row in rows if row.ok]
 
 
 def learning_curves(results: Results) -> dict[str, tuple[Curve, ...]]:

@@ -8,7 +8,7 @@ from common.report.claims import Claims
 from common.report.compare import evaluate
 from common.report.elsewhere import Bench, elsewhere_views
 from common.report.facts import fact_text
-from common.report.figures import alignment_views, learning_curves, length_view
+from common.report.figures import alignment_views, heads_views, learning_curves, length_view
 from common.report.measured_tables import missing_runs, quantity_view
 from common.report.measures import Measure
 from common.report.published import Published, Table
@@ -59,9 +59,10 @@ def build_report(
     views = [
         view for table, plot in plots if plot.kind == "alignment" for view in alignment_views(table, plot, results)
     ]
+    heads = [view for table, plot in plots if plot.kind == "heads" for view in heads_views(table, plot, results)]
     quantities = [quantity_view(table, plot, results, published) for table, plot in plots if plot.kind == "quantity"]
     scorers = [view for table in scored if (view := scorers_view(table, results))]
-    shown = {view.table.id for view in [*filter(None, lengths), *views, *filter(None, quantities)]}
+    shown = {view.table.id for view in [*filter(None, lengths), *views, *heads, *filter(None, quantities)]}
     shared, runs = _provenance(results)
     return Report(
         published=published,
@@ -71,6 +72,7 @@ def build_report(
         scorers=scorers[0] if scorers else None,
         lengths=tuple(filter(None, lengths)),
         alignments=tuple(views),
+        heads=tuple(heads),
         quantities=tuple(filter(None, quantities)),
         elsewhere=tuple(elsewhere_views(published, benches)),
         ablations=ablations_view(first[0], results) if first else None,

@@ -9,6 +9,8 @@ from common.report import scores
 from common.report.schema import Node
 
 AER = "AER|1 - (|A&S| + |A&P|) / (|A| + |S|)|corpus sums"
+BITS = "sum nll / ln 2 / sum symbols"
+ACCURACY = "right targets / all targets"
 SCALES = ("smoke", "small", "paper")
 TRAINED = "trained"
 SUBSETS = {
@@ -29,7 +31,7 @@ SCORERS = {
     "unnamed": "a scorer that the paper does not name",
 }
 """Kinds of scorers that a published number may name; values of different kinds are not compared."""
-PER_TOKEN = ("log_likelihood",)
+PER_TOKEN = ("log_likelihood", "bits")
 """Metrics that compare only between rows that cut their text into the same tokens."""
 
 
@@ -105,6 +107,8 @@ METRICS = {
             "mean of statistic - null per sentence",
         ),
         Metric("aer", "alignment error rate", "AER", "aer", scores.aer, AER, digits=3),
+        Metric("bits", "bits per symbol", "bits", "bits", scores.quotient, BITS, digits=3),
+        Metric("accuracy", "accuracy", "%", "accuracy", scores.quotient, ACCURACY),
     )
 }
 

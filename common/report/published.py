@@ -12,7 +12,7 @@ from common.report.schema import Node, load_yaml, near
 
 EVIDENCE = ("read", "quoted", "recalled")
 TARGET_EVIDENCE = ("read", "quoted")
-PLOTS = ("length", "alignment", "quantity")
+PLOTS = ("length", "alignment", "heads", "quantity")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from common.naming import folder_name
+from common.report.heads import Heads, read_heads
 from common.report.measures import Field, Measure
 from common.report.samples import Samples, read_samples
 from common.report.schema import Node, load_yaml
@@ -73,6 +74,11 @@ class Run:
         """The drawn alignments, empty where the run has none."""
         file = self.folder / "alignments.json"
         return read_alignments(file) if file.is_file() else []
+
+    def heads(self) -> list[Heads]:
+        """What every head looks at, empty where the run has no such file."""
+        file = self.folder / "heads.json"
+        return read_heads(file) if file.is_file() else []
 
     def curves(self) -> dict[str, list[tuple[float, float]]]:
         """Columns of curves.csv against target tokens: name -> [(target tokens, value)], blanks left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from common.report.scores import Array
 # Numbers per sentence of each statistic as the file holds it.
 WIDTHS = {"bleu": 10, "bleu_detok": 10, "chrf": 18}
 LINK_WIDTHS = {"aer": 4}
+ITEM_METRICS = ("bits", "accuracy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,7 @@ def read_sentences(file: Path) -> Items:
 
 def read_monotone(file: Path) -> Items:
     """Read "monotone" of alignments.json: per sentence a statistic of its alignment, and the same after shuffling."""
-    nodes = Node(_json(file), file).children("monotone")
+    nodes = Node(load_json(file), file).children("monotone")
     values = [[node.number("statistic") - node.number("null"), 1.0] for node in nodes]
     return Items(
         file=file,
@@ -75,11 +77,32 @@ def read_links(file: Path) -> Items:
     )
 
 
+def read_items(file: Path) -> Items:
+    """Read items/<split>.jsonl: per piece of text or document its nll in nats, its targets and how many were right.
+
+    `source_tokens`: its length, or what else its data counts, such as a distance.
+    """
+    nodes = [Node(record, file, f"line {number}") for number, record in json_lines(file)]
+    nll, hits, targets = (np.array([node.number(key) for node in nodes]) for key in ("nll", "hits", "targets"))
+    return Items(
+        file=file,
+        ids=_unique([node.text("id") for node in nodes], file),
+        clusters=tuple(node.text("cluster") for node in nodes),
+        source_tokens=np.array([node.number("length") for node in nodes]),
+        statistics={
+            "bits": np.stack([nll / math.log(2), targets], 1),
+            "accuracy": np.stack([100 * hits, targets], 1),
+        },
+    )
+
+
 def item_file(folder: Path, measure: Measure) -> tuple[Path, Callable[[Path], Items]]:
     """Return the file that a measure reads in a run's folder, and its reader."""
     if measure.metric == "monotone":
         return folder / "alignments.json", read_monotone
     suffix = "" if measure.subset == "all" else f".{measure.subset}"
+    if measure.metric in ITEM_METRICS:
+        return folder / "items" / f"{measure.split}{suffix}.jsonl", read_items
     if measure.metric in LINK_WIDTHS:
         return folder / "links" / f"{measure.split}{suffix}.jsonl", read_links
     return folder / "sentences" / f"{measure.split}{suffix}.jsonl", read_sentences
@@ -98,7 +121,7 @@ class Alignment:
 def read_alignments(file: Path) -> list[Alignment]:
     """Read the drawn alignments of alignments.json. Raises ValueError where a matrix does not fit its words."""
     alignments = []
-    for node in Node(_json(file), file).children("alignments"):
+    for node in Node(load_json(file), file).children("alignments"):
         source, target = node.texts("source"), node.texts("target")
         weights = np.array(node.get("weights", list), dtype=float)
         if weights.shape != (len(target), len(source)):
@@ -139,7 +162,7 @@ def json_lines(file: Path) -> list[tuple[int, Any]]:
     return records
 
 
-def _json(file: Path) -> Any:
+def load_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:

@@ -19,7 +19,7 @@ from common.report.views import AblationRow, AblationsView, Cell, RowView, Score
 
 STORED = ("bleu", "bleu_detok", "chrf")
 LADDER = ("bleu", "multi_bleu", "bleu_atat", "bleu_detok", "bleu_intl", "bleu_lc", "chrf")
-RECOMPUTED = (*STORED, "aer")
+RECOMPUTED = (*STORED, "aer", "bits", "accuracy")
 
 
 def table_view(table: Table, results: Results) -> TableView:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from common.report.compare import Outcome
+from common.report.heads import Heads
 from common.report.measures import Metric
 from common.report.published import Column, Published, Table
 from common.report.results import Results
@@ -179,6 +180,16 @@ class AlignmentView:
 
 
 @dataclass(frozen=True)
+class HeadsView:
+    """What every layer and head of one row looks at, sentence by sentence."""
+
+    table: Table
+    label: str
+    seed: int
+    sentences: tuple[Heads, ...]
+
+
+@dataclass(frozen=True)
 class AblationRow:
     """A line of the user's own: values as in the first table, and the difference to the row that it changes."""
 
@@ -227,6 +238,7 @@ class Report:
     scorers: ScorersView | None = None
     lengths: tuple[LengthView, ...] = ()
     alignments: tuple[AlignmentView, ...] = ()
+    heads: tuple[HeadsView, ...] = ()
     quantities: tuple[QuantityView, ...] = ()
     elsewhere: tuple[ElsewhereView, ...] = ()
     ablations: AblationsView | None = None

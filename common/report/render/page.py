@@ -8,6 +8,7 @@ from common.report.published import Published
 from common.report.render import figures_html as figures
 from common.report.render import tables_html as tables
 from common.report.render import text
+from common.report.render.heads_html import heads
 from common.report.render.markup import Markup, join, tag
 from common.report.render.quantity_html import quantity
 from common.report.render.verdicts_html import badge, verdicts
@@ -28,11 +29,9 @@ SECTIONS = (
 def sections_of(published: Published) -> list[tuple[str, str]]:
     """SECTIONS without the figures that a paper of measurements does not have."""
     plots = {table.plot.kind for table in published.tables if table.plot}
-    absent = {"length": "length", "alignments": "alignment"}
+    absent = {"length": {"length"}, "alignments": {"alignment", "heads"}}
     measured = any(table.quantities for table in published.tables) or "quantity" in plots
-    return [
-        (name, title) for name, title in SECTIONS if not (measured and name in absent and absent[name] not in plots)
-    ]
+    return [(name, title) for name, title in SECTIONS if not (measured and name in absent and not absent[name] & plots)]
 
 
 def page(report: Report) -> str:
@@ -41,7 +40,10 @@ def page(report: Report) -> str:
         "verdicts": verdicts(report.outcomes),
         "tables": _scores(report),
         "length": join(figures.length(view, report.row_order) for view in report.lengths) or _nothing(report),
-        "alignments": join(figures.alignments(view) for view in report.alignments) or _nothing(report),
+        "alignments": join(
+            [figures.alignments(view) for view in report.alignments], [heads(view) for view in report.heads]
+        )
+        or _nothing(report),
         "training": _training(report),
         "not-run": tables.not_run(report.not_run),
         "provenance": tables.provenance(report),

@@ -295,12 +295,15 @@ def row_notes(view: TableView) -> list[str]:
 
 def data_note(report: Report) -> str:
     """What the text of this scale is, and what its numbers may be compared with."""
-    facts = report.shared_facts
-    named = [facts[key] for key in ("data", "data source", "domain", "data licence") if key in facts]
+    keys = ("data", "data source", "domain", "data licence")
     first = report.tables[0] if report.tables else None
-    return sentences(
-        f"Data: {'; '.join(named)}" if named else "", first.table.comparable if first and not first.comparable else ""
-    )
+    leading = {row.id for row in first.rows} if first else set()
+    runs = sorted(report.runs, key=lambda run: run.name.rpartition("-s")[0] not in leading)
+    known = [{**report.shared_facts, **run.facts} for run in runs]
+    named = dict.fromkeys("; ".join(facts[key] for key in keys if key in facts) for facts in known)
+    listed = [text for text in named if text]
+    told = [f"{'Other rows' if n else 'Data'}: {text}" for n, text in enumerate(listed)]
+    return sentences(*told, first.table.comparable if first and not first.comparable else "")
 
 
 def ablation_grid(view: AblationsView) -> tuple[list[str], list[list[str]]]:
