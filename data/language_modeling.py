@@ -40,7 +40,7 @@ class ByteData(LongData[TokenBatch]):
     the seed, and goes once around the text: what is left over at its end is shorter than a sequence. A sequence may run
     over borders of documents, and from the end of the text to its beginning.
     `stages`: None, or [{share, length, batch}] that replace `length` and `batch`: each stage trains on that share of all
-    target tokens, `target_tokens` in all (as `budget.target_tokens`); a batch says its stage.
+    target tokens, `target_tokens` in all (as `budget.target_tokens`); a batch says its stage, in evaluation the last one.
     Evaluation: `eval_length` and `eval_step`, see `data.long_text.overlapping`; masked: pieces of `eval_length` without
     overlap, the same bytes masked each time, whatever the seed and the length.
     `index` of a training batch is where in the text each sequence starts; in evaluation it counts the pieces.
@@ -219,7 +219,7 @@ class ByteData(LongData[TokenBatch]):
         else:
             seen, scored = self.hidden(split)
             shown = [(seen[start:end], whole[start:end], scored[start:end]) for start, end, _ in spans]
-        return batch_of(shown, self.eval_length, index)
+        return batch_of(shown, self.eval_length, index, len(self.staged) - 1)
 
     def hidden(self, split: str) -> tuple[Ids, NDArray[np.bool_]]:
         """A split as a masked model sees it, and which bytes are hidden: drawn in blocks of HIDDEN_BY, whatever the length

@@ -4,8 +4,7 @@ import json
 import os
 import shutil
 import traceback
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from reproductions.tasks.base import Task, Tested
 Config = dict[str, Any]
 FSDP = "fsdp"
 FLOPS_FROM = 8
-"""Training batches whose FLOPs are counted."""
+"""Training batches whose FLOPs are counted, evenly spread, as a later stage may have longer sequences."""
 KEPT = ("previous", "log.txt", "progress.json", ".lock")
 """What stays in a job's folder when it is cleared."""
 
@@ -136,12 +135,17 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any], spent: Sp
     best = load_tested_weights(config, folder, module, average)
     tested = task_of(config).evaluate(module, data, config, folder)
     facts = training_facts(data, module, curves, best)
-    per_token = flops_per_token(module, islice(data.train_stream(), FLOPS_FROM))
+    per_token = flops_per_token(module, over_training(data, module.total_updates))
     facts |= {"flops_per_token": per_token, "flops": per_token * facts["target_tokens"]}
     for name in ("last.ckpt", "best.ckpt"):
         (folder / name).unlink(missing_ok=True)
     result = result_of(tested, module, data) | {"members": weights_of(config)}
     return result | {"train": facts | result["train"]}
+
+
+def over_training(data: StreamData, updates: int) -> Iterator[Any]:
+    for i in range(FLOPS_FROM):
+        yield next(data.train_stream(i * updates // FLOPS_FROM))
 
 
 def result_of(tested: Tested, module: Trained, data: StreamData) -> dict[str, Any]:

@@ -297,3 +297,10 @@ def test_generated_records_keep_their_values():
 def test_records_that_cannot_be_are_refused(change):
     with pytest.raises(ValueError, match="toy_bytes: got"):
         ToyBytes(**{"keys": 5, "value": 6, "letters": 4, "records": 40, "train": 3, "dev": 1, "test": 1} | change)
+
+
+def test_evaluation_is_as_the_last_stage(source, tmp_path):
+    stages = [{"share": 0.5, "length": 4, "batch": 2}, {"share": 0.5, "length": 8, "batch": 1}]
+    data = byte_data(source, tmp_path, stages=stages, target_tokens=100)
+    assert {batch.stage for batch in data.eval_batches("test")} == {1}
+    assert {batch.stage for batch in byte_data(source, tmp_path).eval_batches("test")} == {0}

@@ -29,6 +29,13 @@ FAULTS = (
     Fault(
         "hidden bytes depend on the length", TEXT, "len(whole), HIDDEN_BY))", "len(whole), self.eval_length))", HIDDEN
     ),
+    Fault(
+        "evaluation as the first stage",
+        TEXT,
+        "index, len(self.staged) - 1)",
+        "index, 0)",
+        (T + "test_evaluation_is_as_the_last_stage",),
+    ),
     Fault("one more is hidden", MASKING, "int(rate * length + 0.5)", "int(rate * length + 0.5) + 1", HIDDEN),
     Fault("words of test are known", DOCUMENTS, 'Words(stored["train"]', 'Words(stored["test"]', WORDS),
     Fault("the rarest words", DOCUMENTS, "(-counts[word], word)", "(counts[word], word)", WORDS),
