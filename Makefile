@@ -26,7 +26,8 @@ papers = $(patsubst reproductions/%/published.yaml,%,$(wildcard reproductions/*/
 comma = ,
 scale = scale=$(or $(SCALE),small)
 # $(call tables,scale=...): those of the paper; some run at the paper scale alone
-tables = $(or $(TABLE),$(patsubst conf/table/%.yaml,%,$(wildcard conf/table/$(paper)_*.yaml \
+shared_longformer_bigbird = conf/table/lra_*.yaml
+tables = $(or $(TABLE),$(patsubst conf/table/%.yaml,%,$(wildcard conf/table/$(paper)_*.yaml $(shared_$(paper)) \
 	$(if $(filter scale=paper,$(1)),conf/table/paper/$(paper)_*.yaml))))
 choice = $(strip $(if $(ROW),experiment=$(paper)/$(subst $(comma),$(comma)$(paper)/,$(ROW))) \
 	$(if $(SEEDS),seed=$(SEEDS)) $(if $(FRESH),fresh=true) $(ARGS))

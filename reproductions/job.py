@@ -130,7 +130,8 @@ def train(
 
 
 def train_and_test(config: Config, folder: Path, head: dict[str, Any], spent: Spent) -> dict[str, Any]:
-    identity = {key: head[key] for key in ("config_hash", "source_hash")}
+    members = weights_of(config)
+    identity = {key: head[key] for key in ("config_hash", "source_hash")} | members
     module, data, curves, average = train(config, folder, identity, spent)
     best = load_tested_weights(config, folder, module, average)
     tested = task_of(config).evaluate(module, data, config, folder)
@@ -139,7 +140,7 @@ def train_and_test(config: Config, folder: Path, head: dict[str, Any], spent: Sp
     facts |= {"flops_per_token": per_token, "flops": per_token * facts["target_tokens"]}
     for name in ("last.ckpt", "best.ckpt"):
         (folder / name).unlink(missing_ok=True)
-    result = result_of(tested, module, data) | {"members": weights_of(config)}
+    result = result_of(tested, module, data) | {"members": members}
     return result | {"train": facts | result["train"]}
 
 

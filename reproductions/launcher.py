@@ -43,6 +43,14 @@ def finished(job: Job) -> bool:
     )
 
 
+def unfinished(jobs: Sequence[Job]) -> list[Job]:
+    """Those to be run: also the finished ones that are made of one that is."""
+    pending = {job.folder for job in jobs if not finished(job)}
+    while more := {job.folder for job in jobs if pending & set(ensemble.folders(job.config).values())} - pending:
+        pending |= more
+    return [job for job in jobs if job.folder in pending]
+
+
 def same_members(job: Job, result: dict[str, Any]) -> bool:
     """Whether it is made of the rows that lie there now; true for a row that is made of none."""
     try:
@@ -98,7 +106,7 @@ def launch(jobs: Sequence[Job], searchpath: str | None) -> int:
     """Run what is not finished. A failing job never hides another; the exit code is 1 if any failed."""
     if jobs[0].config["dry_run"]:
         return max([work(job) for job in jobs])
-    pending = [job for job in jobs if not finished(job)]
+    pending = unfinished(jobs)
     for job in jobs:
         if job not in pending:
             print(f"finished before: {job.folder}")

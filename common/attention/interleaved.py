@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from common.attention import attention
+from common.attention.by_content import real_keys
 from common.attention.masks import Dilated, Global, Mask, Window
-from common.attention.real_keys import real_keys
 
 
 def interleaved(

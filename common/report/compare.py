@@ -13,7 +13,7 @@ from common.report.effects import Missing, Sample, read_systems
 from common.report.measured import measured_steps
 from common.report.measures import PER_TOKEN, Field, Measure, Quantity
 from common.report.medians import weakest
-from common.report.results import Results, Row
+from common.report.results import Results, Row, Run
 from common.report.scores import Array
 from common.report.stats import LEVEL, RESAMPLES, Estimate, System, bootstrap, holm
 
@@ -140,13 +140,19 @@ def _measured(claim: Claim, rows: list[Row], systems: list[System], sample: Samp
 
 
 def made_of_each_other(a: Row, b: Row) -> bool:
-    """Whether each run of one row is made of that of the other with the same seed and of nothing else: the same weights
-    tested otherwise, or trained on. What a seed is worth is then in both alike."""
+    """Whether each run of one row is made of that of the other with the same seed and of nothing else, the same weights
+    tested otherwise or trained on, or both of the same third one's. What a seed is worth is then in both alike."""
+    if [run.seed for run in a.ok] != [run.seed for run in b.ok]:
+        return False
+    pairs = [(first, second, _made_of(first), _made_of(second)) for first, second in zip(a.ok, b.ok, strict=True)]
+    return all(
+        of_first == {second.row} or of_second == {first.row} or (len(of_first) == 1 and of_first == of_second)
+        for first, second, of_first, of_second in pairs
+    )
 
-    def made_of(row: Row, other: Row) -> bool:
-        return all(set(run.field("members") or ()) == {other.id} for run in row.ok)
 
-    return [run.seed for run in a.ok] == [run.seed for run in b.ok] and (made_of(a, b) or made_of(b, a))
+def _made_of(run: Run) -> set[str]:
+    return set(run.field("members") or ())
 
 
 def _of_quantity(claim: Claim, reading: Quantity, rows: list[Row], resamples: int) -> Outcome:

@@ -1,5 +1,6 @@
 """Rows that model text or classify documents, run through the same code as every other row."""
 
+import hashlib
 import json
 import math
 import os
@@ -18,7 +19,7 @@ from common.report.results import read_run
 from data.stream import Item
 from data.token_batch import LabelBatch, TokenBatch
 from reproductions.compose import Job, job
-from reproductions.launcher import Board, finished, launch, work
+from reproductions.launcher import Board, finished, launch, unfinished, work
 from reproductions.stored import load
 from reproductions.tasks.text import scored_items
 
@@ -174,6 +175,20 @@ def test_other_weights_to_start_from_make_a_row_unfinished(short: Job, runs: Pat
         assert not finished(row)
     finally:
         file.write_bytes(kept)
+
+
+def test_a_row_is_run_again_with_the_one_that_it_starts_from(short: Job, runs: Path, cache: Path) -> None:
+    row = renamed(short, "mlm_copied", runs, cache)
+    assert work(row) == 0 and unfinished([row, short]) == []
+    again = Job(short.overrides, short.config | {"fresh": True}, short.ablation)
+    assert unfinished([row, again]) == [row, again]
+
+
+def test_a_killed_row_goes_on_only_from_what_it_started_from(short: Job, runs: Path, cache: Path) -> None:
+    row = renamed(short, "mlm_copied", runs, cache)
+    assert work(row) == 0
+    identity = json.loads((row.folder / "identity.json").read_text())
+    assert identity[short.config["row"]] == hashlib.sha256((short.folder / "tested.ckpt").read_bytes()).hexdigest()
 
 
 def test_a_row_waits_for_the_one_that_it_starts_from(short: Job, runs: Path, cache: Path) -> None:

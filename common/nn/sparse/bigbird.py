@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from common.attention import Blocks, Mask, attention
-from common.attention.real_keys import real_keys
+from common.attention import Mask, attention
+from common.attention.by_content import block_table, real_keys
 from common.nn.sparse.layer import Layer, refuse_global, without_padding
 
 
@@ -107,7 +107,7 @@ class BigBirdAttention(Layer):
         everywhere = torch.ones(1, time, dtype=torch.bool) if real is None else real
         blocks = pad(everywhere, (0, n * self.block - time)).unflatten(1, (n, self.block)).any(2)
         table = pad(self.table(blocks), (front, 0, front, 0), value=True)
-        mask = Blocks(table[0] if len(table) == 1 else table[:, None], self.block)
+        mask = block_table(table[0] if len(table) == 1 else table[:, None], self.block)
         if real is None and front * self.block == self.extra:
             return mask
         fill = front * self.block - self.extra

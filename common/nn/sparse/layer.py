@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from common.attention import BACKENDS, Mask
-from common.attention.real_keys import real_keys
+from common.attention.by_content import real_keys
 from common.nn.feedforward import projection
 from common.nn.relative import RelativePositions
 

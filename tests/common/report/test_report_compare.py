@@ -316,15 +316,25 @@ def test_a_bin_with_too_few_sentences_has_no_say_in_a_slope(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("members", "verdict"), [(("poor",), "direction only"), (("poor", "other"), "inconclusive"), ((), "inconclusive")]
+    ("members", "of_poor", "verdict"),
+    [
+        (("poor",), (), "direction only"),
+        (("third",), ("third",), "direction only"),
+        (("third",), ("fourth",), "inconclusive"),
+        (("poor", "other"), (), "inconclusive"),
+        ((), (), "inconclusive"),
+    ],
 )
-def test_rows_made_of_each_other_share_what_a_seed_is_worth(tmp_path: Path, members: tuple[str, ...], verdict: str):
+def test_rows_made_of_each_other_share_what_a_seed_is_worth(
+    tmp_path: Path, members: tuple[str, ...], of_poor: tuple[str, ...], verdict: str
+):
     """Seeds of 12, 18 and 24, each two points better where it is tested otherwise: nothing to two models of their own, and
     clear to the same models. Published is +10, so the size is outside the band."""
-    made_of = {"members": dict.fromkeys(members, "0")}
     for seed, score in enumerate((12.0, 18.0, 24.0), start=1):
-        plant(tmp_path, "poor", seed, corpus(lambda words, s=score: s, seed=seed))
-        plant(tmp_path, "good", seed, corpus(lambda words, s=score: s + 2, seed=seed), **made_of)
+        plant(tmp_path, "poor", seed, corpus(lambda words, s=score: s, seed=seed), members=dict.fromkeys(of_poor, "0"))
+        plant(
+            tmp_path, "good", seed, corpus(lambda words, s=score: s + 2, seed=seed), members=dict.fromkeys(members, "0")
+        )
     outcome = one(tmp_path)
     assert outcome.verdict == verdict and outcome.effect is not None
     assert outcome.effect.value == pytest.approx(2.0, abs=0.3)

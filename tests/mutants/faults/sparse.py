@@ -33,10 +33,10 @@ FAULTS = (
     ),
     Fault(
         "real_keys: by shape",
-        "common/attention/real_keys.py",
+        "common/attention/by_content.py",
         "ctypes.string_at(host.data_ptr(), host.numel())",
         "ctypes.string_at(host.data_ptr(), host.numel() and 1) + bytes(host.numel() - 1)",
-        ("tests/common/attention/test_real_keys.py::test_equal_contents_are_one_mask_and_other_ones_are_not",),
+        ("tests/common/attention/test_by_content.py::test_equal_contents_are_one_mask_and_other_ones_are_not",),
     ),
     Fault(
         "relative: sign",

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,9 @@ from reproductions.longformer_bigbird.runtime import Runtime
 from reproductions.speed import Speed
 
 
-def runtime(**changes: object) -> Runtime:
+def runtime(**changes: Any) -> Runtime:
     methods = {"full": "plain", "loop": "loop", "chunk": "chunked", "kernel": "triton"}
-    settings = {
+    settings: dict[str, Any] = {
         "methods": methods, "window": 16, "lengths": [512, 1024], "batch": 1, "heads": 2, "head_dim": 8, "dtype": "fp32",
         "device": "cpu", "repeats": 1, "budget": 1e9, "threads": 1,
     }  # fmt: skip
@@ -44,7 +45,7 @@ def test_what_would_take_too_long_is_left_out_with_its_forecast() -> None:
     assert "over the budget of 0 s" in found["full"]["both_ms"]["refused"]["128"]
 
 
-def speed(**models: object) -> Speed:
+def speed(**models: Any) -> Speed:
     made = {
         row: partial(Classifier, layers=1, d_model=8, heads=2, d_ff=8, positions="learned", max_length=40, attention=a)
         for row, a in models.items()

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from common.attention import Padding, Window
+from common.attention import Blocks, Padding, Window
 from common.attention.blocks import lower
-from common.attention.real_keys import real_keys
+from common.attention.by_content import block_table, real_keys
 
 
 def test_equal_contents_are_one_mask_and_other_ones_are_not():
@@ -30,3 +30,13 @@ def test_it_takes_what_padding_takes():
     with pytest.raises(ValueError, match="Padding: got torch.float32"):
         real_keys(torch.ones(2, 3))
     assert real_keys(torch.ones(0, 3, dtype=torch.bool)).groups == (0, 1)
+
+
+def test_equal_tables_are_one_mask():
+    table = torch.rand(2, 1, 4, 4, generator=torch.Generator().manual_seed(0)) < 0.5
+    mask = block_table(table, 8)
+    assert torch.equal(mask.table, table) and block_table(table.clone(), 8) is mask
+    assert block_table(table, 4) is not mask and block_table(~table, 8) is not mask
+    assert torch.equal(block_table(table[0, 0], 8).dense(30, 30), Blocks(table[0, 0], 8).dense(30, 30))
+    with pytest.raises(ValueError, match="got a table of torch.float32"):
+        block_table(table.float(), 8)
