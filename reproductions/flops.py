@@ -1,5 +1,6 @@
 """Training compute, counted by one rule: the FLOPs of all matrix products of a forward and a backward pass, a multiply-add
-as two, attention as if it were written out. Softmax, norms, gates and the optimiser's own work do not count.
+as two, full attention as if it were written out, sparse attention as its backend computes it, whole blocks and the scores a
+second time in the backward pass. Softmax, norms, gates and the optimiser's own work do not count.
 
 Vaswani et al. 2017, section 6.1, estimate theirs otherwise: training time times the GPUs' sustained rate.
 """
@@ -13,6 +14,7 @@ from torch import nn
 from common.bench import count_flops
 from common.lit.training import Trained
 from common.nn.multihead import MultiHead
+from common.nn.sparse.full import FullAttention
 
 
 def flops_per_token(module: Trained, batches: Iterable[Any]) -> float:
@@ -29,7 +31,7 @@ def flops_per_token(module: Trained, batches: Iterable[Any]) -> float:
 
 @contextmanager
 def _written_out(module: nn.Module) -> Iterator[None]:
-    attentions = [part for part in module.modules() if isinstance(part, MultiHead)]
+    attentions = [part for part in module.modules() if isinstance(part, MultiHead | FullAttention)]
     backends = [part.backend for part in attentions]
     try:
         for part in attentions:

@@ -130,6 +130,7 @@ def pairs_of(chapters: Sequence[str], versions: Mapping[str, Chapters], split: s
     partner = partners(lengths, counts, split)
     pairs = []
     for chapter in chapters:
+        cluster = min(chapter, partner[chapter])  # two chapters meet in each other's pairs
         for a, b in combinations(versions, 2):
             for label, other in ((1, chapter), (0, partner[chapter])):
                 name = f"{chapter} {a} {other} {b}"
@@ -139,6 +140,6 @@ def pairs_of(chapters: Sequence[str], versions: Mapping[str, Chapters], split: s
                 sides = sides[0][:length], sides[1][:length]
                 if stable_hash(f"matching/{name}") % 2:
                     sides = sides[1], sides[0]
-                pairs.append(Document(name, chapter, sides[0], label, sides[1]))
+                pairs.append(Document(name, cluster, sides[0], label, sides[1]))
     count(counts, split, "read", len(pairs))
     return pairs

@@ -33,6 +33,13 @@ class TextTask(Task):
             raise ValueError(
                 f"task.splits: got {', '.join(missing)}, expected of {', '.join(data.splits)} ({data.name})"
             )
+        most, longest = config["model"].get("max_length"), self.longest(data)
+        if most is not None and longest > most:
+            raise ValueError(f"model.max_length: got {most}, expected {longest} or more, the longest of {data.name}")
+
+    @abstractmethod
+    def longest(self, data: Any) -> int:
+        """Positions of the longest sequence of a batch."""
 
     @abstractmethod
     def scores(self, records: list[Record]) -> dict[str, Score]:
@@ -67,6 +74,9 @@ class _OfSymbols(TextTask):
     def sizes(self, data: ByteData) -> dict[str, int]:
         return {"vocabulary": data.vocabulary}
 
+    def longest(self, data: ByteData) -> int:
+        return max(data.eval_length, *(stage.length for stage in data.staged))
+
     def usual(self, config: Config, data: ByteData) -> tuple[int, int]:
         return data.batch_size, data.length
 
@@ -100,6 +110,9 @@ class Labels(TextTask):
 
     def sizes(self, data: DocumentData) -> dict[str, int]:
         return {"vocabulary": data.vocabulary, "classes": data.classes, "pairs": data.paired}
+
+    def longest(self, data: DocumentData) -> int:
+        return data.max_length
 
     def usual(self, config: Config, data: DocumentData) -> tuple[int, int]:
         return data.usual_batch

@@ -229,6 +229,16 @@ def test_a_split_that_is_not_there_is_an_error_before_training(
     assert not os.path.exists(row.folder / "curves.csv")
 
 
+@pytest.mark.parametrize(("row", "longest"), [("doc_longformer", 64), ("mlm_longformer", 64)])
+def test_a_table_of_positions_that_is_too_short_is_an_error_before_training(
+    tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str], row: str, longest: int
+) -> None:
+    made_row = made(row, tmp_path, cache, "model.max_length=20")
+    assert work(made_row) == 1
+    assert f"model.max_length: got 20, expected {longest} or more" in capsys.readouterr().err
+    assert not (made_row.folder / "curves.csv").exists()
+
+
 def test_documents_and_their_estimate(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = made("doc_longformer", tmp_path, cache, "recipe.documents=200")
     assert launch([row], None) == 0
