@@ -31,7 +31,6 @@ from common.attention import (
     Window,
     attention,
 )
-from common.attention.heads import Heads
 from tests.common.attention.plain import plain, relative_rms
 
 Sizes = tuple[int, int, int, int]  # B, H, Lq, Lk
@@ -72,7 +71,6 @@ MASKS: dict[str, Callable[[Sizes, int], Mask]] = {
     "all padding": lambda sizes, unit: Padding.lengths((torch.arange(sizes[0]) * 5).clamp(max=sizes[3]), sizes[3]),
     "packed": lambda sizes, unit: Packed(*(_segments(sizes[0], length, unit) for length in sizes[2:])),
     "blocks by head": lambda sizes, unit: Blocks(_table(sizes, unit // 2 + 1), unit // 2 + 1),
-    "by head": lambda sizes, unit: Heads(tuple(Dilated(unit // 4, 2, 1 + h % 2 * 2) for h in range(sizes[1]))),
 }
 
 BIASES: dict[str, Callable[[Sizes], Tensor | RelativeBias | None]] = {
