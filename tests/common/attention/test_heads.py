@@ -1,4 +1,4 @@
-"""Masks by head, and each backend with them; the matrix of test_conformance.py has them too."""
+"""Masks by head, and each backend with them."""
 
 import pytest
 import torch
