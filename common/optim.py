@@ -1,5 +1,6 @@
 """Learning-rate schedules: pure functions of the update, so that a resumed run cannot differ."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -43,3 +44,15 @@ def staged(update: int, total: int, *, shares: Sequence[float], warmup: float, l
     size = bounds[stage + 1] - bounds[stage]
     rise = (update - bounds[stage] + 1) / max(1, min(round(warmup * size), longest))
     return min(1.0, rise) * 0.5**stage
+
+
+def rsqrt(update: int, total: int, *, warmup: int) -> float:
+    """min(1, step / warmup) / sqrt(max(step, warmup)) with step = update + 1: a linear rise to warmup^-0.5, then a fall with
+    the root of the step (Tay et al. 2020, released configurations, whose rate of 0.05 it multiplies)."""
+    step = update + 1
+    return min(1.0, step / warmup) / max(step, warmup) ** 0.5
+
+
+def cosine(update: int, total: int, *, warmup: int) -> float:
+    """A linear rise over `warmup` updates times half a cosine over all of them, from 1 to 0."""
+    return min(1.0, (update + 1) / warmup) * 0.5 * (1 + math.cos(math.pi * update / max(total, 1)))

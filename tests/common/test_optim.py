@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch.optim.lr_scheduler import LambdaLR
 
-from common.optim import noam, staged
+from common.optim import cosine, noam, rsqrt, staged
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -77,3 +77,16 @@ def test_the_warm_up_of_a_stage_has_a_longest_length() -> None:
 def test_shares_of_stages_add_up_to_one() -> None:
     with pytest.raises(ValueError, match="add up to 1"):
         staged(0, 10, shares=(0.5, 0.4), warmup=0.1, longest=10)
+
+
+def test_the_root_of_the_long_range_arena() -> None:
+    """0.05 with a warm-up of 1000: 0.05 / 1000^1.5 at the first update, 0.05 / 31.62 at the 1000th, half of it at the 4000th."""
+    for update, rate in ((1, 1.5811e-6), (500, 7.9057e-4), (1000, 1.5811e-3), (4000, 7.9057e-4)):
+        assert 0.05 * rsqrt(update - 1, 5000, warmup=1000) == pytest.approx(rate, rel=1e-4)
+
+
+def test_half_a_cosine() -> None:
+    """After warm-up 1, a half in the middle, next to nothing in the end."""
+    factors = [cosine(update, 100, warmup=4) for update in range(100)]
+    assert factors[0] == 0.25 and factors[50] == pytest.approx(0.5) and factors[-1] < 1e-3
+    assert factors[25] == pytest.approx(0.5 * (1 + 0.5**0.5))
