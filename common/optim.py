@@ -47,10 +47,10 @@ def staged(update: int, total: int, *, shares: Sequence[float], warmup: float, l
 
 
 def rsqrt(update: int, total: int, *, warmup: int) -> float:
-    """min(1, step / warmup) / sqrt(max(step, warmup)) with step = update + 1: a linear rise to warmup^-0.5, then a fall with
-    the root of the step (Tay et al. 2020, released configurations, whose rate of 0.05 it multiplies)."""
-    step = update + 1
-    return min(1.0, step / warmup) / max(step, warmup) ** 0.5
+    """min(1, number / warmup) / sqrt(max(number, warmup)) with the update's number from 1: a linear rise to warmup^-0.5, then
+    a fall with the root (Tay et al. 2020, released configurations, whose rate of 0.05 it multiplies)."""
+    number = update + 1
+    return min(1.0, number / warmup) / max(number, warmup) ** 0.5
 
 
 def cosine(update: int, total: int, *, warmup: int) -> float:
