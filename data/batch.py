@@ -1,5 +1,6 @@
 """What all batches are made of, how ranks share one, and a batch of sentence pairs as padded id tensors."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Self, TypeVar
@@ -11,7 +12,7 @@ from data.vocab import BOS, EOS, PAD, SPECIALS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rows:
+class Rows(ABC):
     """B rows: tensors that have a row each as their first dimension, scalars, and plain values."""
 
     index: Tensor
@@ -20,13 +21,13 @@ class Rows:
     """() target tokens of the whole update of which this batch is a share: what a loss summed over it is divided by"""
 
     @property
+    @abstractmethod
     def target_tokens(self) -> Tensor:
         """Number of targets in this batch; a scalar."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stand_in(self) -> Self:
         """One row that can be computed and counts nothing: its index is -1, and it has no target."""
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.index)

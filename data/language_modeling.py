@@ -212,13 +212,13 @@ class ByteData(LongData[TokenBatch]):
             yield self.eval_batch(split, pieces, np.arange(start, min(start + rows, len(pieces))))
 
     def eval_batch(self, split: str, pieces: Pieces, index: Ints) -> TokenBatch:
-        whole = ids_of(self.texts[split].symbols)
+        symbols = self.texts[split].symbols
         spans = [(int(pieces.starts[i]), int(pieces.ends[i]), int(pieces.firsts[i])) for i in index]
         if self.causal:
-            shown = [causal(whole[start : end + 1], first) for start, end, first in spans]
+            shown = [causal(ids_of(symbols[start : end + 1]), first) for start, end, first in spans]
         else:
             seen, scored = self.hidden(split)
-            shown = [(seen[start:end], whole[start:end], scored[start:end]) for start, end, _ in spans]
+            shown = [(seen[start:end], ids_of(symbols[start:end]), scored[start:end]) for start, end, _ in spans]
         return batch_of(shown, self.eval_length, index, len(self.staged) - 1)
 
     def hidden(self, split: str) -> tuple[Ids, NDArray[np.bool_]]:

@@ -1,11 +1,14 @@
 """What data modules of long sequences have in common: a source, the folder it is prepared in, what is said of it."""
 
+from abc import abstractmethod
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from data.batch import RowsT
-from data.fetch import read_manifest
+from data.fetch import Download, read_manifest
 from data.prepare import cache_folder
 from data.sources.long import LongSource, place
 from data.store import SPLITS, stored_folder
@@ -21,26 +24,12 @@ class LongData(StreamData[RowsT]):
         self.source: LongSource = source
         self.context = place(cache_folder(cache), allow_newer)
 
-    def plan(self) -> str:
-        downloads = self.source.downloads(self.context)
-        # Which folder it is depends on the content if any release will do.
-        unknown = downloads and self.context.allow_newer
-        if not unknown and self.prepared:
-            return f"{self.name}: prepared in {self.folder}"
-        what = "; ".join(map(str, downloads)) or "nothing to download"
-        return f"{self.name}: {what}; to be prepared in {self.context.cache}"
-
-    @property
-    def downloads(self) -> bool:
-        return bool(self.source.downloads(self.context))
+    def to_fetch(self) -> list[Download]:
+        return self.source.downloads(self.context)
 
     @property
     def folder(self) -> Path:
         return stored_folder(self.name, self.source, self.context)
-
-    @property
-    def prepared(self) -> bool:
-        return self.folder.exists()
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -54,3 +43,7 @@ class LongData(StreamData[RowsT]):
     @property
     def splits(self) -> list[str]:
         return list(SPLITS)
+
+    @abstractmethod
+    def item_of(self, split: str, batch: RowsT) -> Tensor:
+        """Of an evaluated batch: the place in `items` of each of its targets, (N,) int64, row by row."""

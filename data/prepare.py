@@ -1,6 +1,5 @@
 """Prepare a source once: pairs are tokenised and stored as Arrow files with a manifest, then only loaded."""
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -12,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-from datasets.exceptions import DatasetGenerationError
 from tqdm import tqdm
 
+from data.arrow import fields_of, load_splits, named_folder, store
 from data.code import code_hash
-from data.fetch import new_folder, read_manifest, write_manifest
+from data.fetch import new_folder, write_manifest
 from data.gold import Links, links_of, write_links
 from data.pairs import SPLITS, Aligned, Counts, Example, Pair, count, describe
 from data.sources.base import Context, Source
@@ -36,11 +35,7 @@ def cache_folder(cache: str | Path | None = None) -> Path:
 
 def settings_of(source: Source, context: Context) -> dict[str, Any]:
     """All that the prepared rows depend on, the code that makes them included, as plain values."""
-    assert dataclasses.is_dataclass(source) and not isinstance(source, type)
-    fields = {field.name: _plain(getattr(source, field.name)) for field in dataclasses.fields(source)}
-    return {
-        "source": type(source).__name__,
-        "fields": fields,
+    return fields_of(source) | {
         "identity": source.identity(context),
         "languages": [context.source_lang, context.target_lang],
         "code": code_hash([__name__, type(source).__module__]),
@@ -48,18 +43,8 @@ def settings_of(source: Source, context: Context) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
-    """Mappings and sequences of any kind (a configuration's own too) as dict and list, in a fixed order."""
-    if isinstance(value, dict) or hasattr(value, "items"):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, str | int | float | bool | None):
-        return value
-    return [_plain(item) for item in value]
-
-
 def prepared_folder(name: str, source: Source, context: Context) -> Path:
-    text = json.dumps(settings_of(source, context), sort_keys=True)
-    return context.cache / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return named_folder(context.cache, name, settings_of(source, context))
 
 
 def prepare(name: str, source: Source, context: Context) -> Path:
@@ -81,7 +66,7 @@ def prepare(name: str, source: Source, context: Context) -> Path:
                     first = next(rows, None)
                     if first is None:
                         raise ValueError(f"{name}: got no pair for {split}, expected some; counts: {describe(counts)}")
-                    _store(chain([first], rows), content / split, content.parent / "build")
+                    store(chain([first], rows), content / split, content.parent / "build", FEATURES)
             if links:
                 digest.update(write_links(content, links, counts))
             write_manifest(
@@ -116,26 +101,6 @@ def _rows(
         yield row
 
 
-def _store(rows: Iterator[dict[str, Any]], folder: Path, build: Path) -> None:
-    """Write rows as an Arrow folder, in constant memory. `build` takes the intermediate files."""
-    try:
-        # The fingerprint spares `datasets` the hashing of our generator, which it could not pickle.
-        data = datasets.Dataset.from_generator(
-            lambda: rows, features=FEATURES, cache_dir=str(build), fingerprint=folder.name
-        )
-    except DatasetGenerationError as error:
-        raise error.__cause__ or error from None
-    data.save_to_disk(folder)
-
-
 def load(folder: Path) -> dict[str, datasets.Dataset]:
     """The splits of a prepared folder, memory-mapped."""
-    counts = read_manifest(folder)["counts"]
-    splits = {split: datasets.load_from_disk(str(folder / split)) for split in SPLITS if (folder / split).is_dir()}
-    for split, data in splits.items():
-        if len(data) != counts[split]["kept"]:
-            raise ValueError(
-                f"{folder / split}: got {len(data)} rows, expected {counts[split]['kept']}. "
-                f"Delete {folder} and try again."
-            )
-    return {split: data for split, data in splits.items() if isinstance(data, datasets.Dataset)}
+    return load_splits(folder, [split for split in SPLITS if (folder / split).is_dir()])

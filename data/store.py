@@ -1,6 +1,5 @@
 """Prepare a source of long sequences once: one row a document in Arrow files with a manifest, then only loaded."""
 
-import dataclasses
 import hashlib
 import json
 import lzma
@@ -11,12 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import datasets
-from datasets.exceptions import DatasetGenerationError
 
+from data.arrow import fields_of, load_splits, named_folder, store
 from data.code import code_hash
-from data.fetch import new_folder, read_manifest, write_manifest
+from data.fetch import new_folder, write_manifest
 from data.pairs import Counts, count, describe, stable_hash
-from data.prepare import _plain as plain
 from data.sources.base import Context
 from data.sources.long import Document, DocumentSource, LongSource, Text, TextSource
 
@@ -33,18 +31,14 @@ Row = dict[str, Any]
 
 def settings_of(source: LongSource, context: Context) -> dict[str, Any]:
     """All that the prepared rows depend on, the code that makes them included, as plain values."""
-    assert dataclasses.is_dataclass(source) and not isinstance(source, type)
-    return {
-        "source": type(source).__name__,
-        "fields": {field.name: plain(getattr(source, field.name)) for field in dataclasses.fields(source)},
+    return fields_of(source) | {
         "identity": source.identity(context),
         "code": code_hash([__name__, type(source).__module__]),
     }
 
 
 def stored_folder(name: str, source: LongSource, context: Context) -> Path:
-    text = json.dumps(settings_of(source, context), sort_keys=True)
-    return context.cache / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return named_folder(context.cache, name, settings_of(source, context))
 
 
 def prepare_texts(name: str, source: TextSource, context: Context) -> Path:
@@ -120,7 +114,11 @@ def _prepare(
             bound = {}
             for split in SPLITS:
                 seen = Seen(split, counts, digest, xz=features is TEXTS)
-                _store(seen(rows[split]), content / split, content.parent / "build", features, counts)
+                kept = seen(rows[split])
+                first = next(kept, None)
+                if first is None:
+                    raise ValueError(f"got no document for {split}, expected some; counts: {describe(counts)}")
+                store(chain([first], kept), content / split, content.parent / "build", features)
                 bound[split] = seen.xz_bits_per_byte
             write_manifest(
                 content,
@@ -158,32 +156,6 @@ class Seen:
         return 8 * self.compressed / max(1, self.bytes)
 
 
-def _store(rows: Iterator[Row], folder: Path, build: Path, features: datasets.Features, counts: Counts) -> None:
-    """Write rows as an Arrow folder. `build` takes the intermediate files. Raises ValueError if there is none."""
-    first = next(rows, None)
-    if first is None:
-        raise ValueError(f"got no document for {folder.name}, expected some; counts: {describe(counts)}")
-    try:
-        # The fingerprint spares `datasets` the hashing of our generator, which it could not pickle.
-        data = datasets.Dataset.from_generator(
-            lambda: chain([first], rows), features=features, cache_dir=str(build), fingerprint=folder.name
-        )
-    except DatasetGenerationError as error:
-        raise error.__cause__ or error from None
-    data.save_to_disk(folder)
-
-
 def load(folder: Path) -> dict[str, datasets.Dataset]:
     """The splits of a prepared folder, memory-mapped. Raises ValueError where rows are missing."""
-    counts = read_manifest(folder)["counts"]
-    found: dict[str, datasets.Dataset] = {}
-    for split in SPLITS:
-        data = datasets.load_from_disk(str(folder / split))
-        assert isinstance(data, datasets.Dataset)
-        if len(data) != counts[split]["kept"]:
-            raise ValueError(
-                f"{folder / split}: got {len(data)} rows, expected {counts[split]['kept']}. "
-                f"Delete {folder} and try again."
-            )
-        found[split] = data
-    return found
+    return load_splits(folder, SPLITS)

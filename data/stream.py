@@ -1,5 +1,6 @@
 """What all data modules are: prepared once, read as an endless stream of batches that can start anywhere."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,11 +8,12 @@ from typing import Any, Generic
 
 import numpy as np
 import pytorch_lightning as pl
-from torch import Tensor
 
 from data.batch import Rows, RowsT, shard
 from data.bucketing import BatchSize, Ints, Plan
+from data.fetch import Download
 from data.pairs import Counts
+from data.sources.base import Context
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,15 @@ def recorded(manifest: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
     return said | {"source": manifest["settings"]["source"], "counts": counts}
 
 
-class StreamData(pl.LightningDataModule, Generic[RowsT]):
-    """The base of the data modules; what raises NotImplementedError here is theirs to give.
+class StreamData(pl.LightningDataModule, ABC, Generic[RowsT]):
+    """The base of the data modules.
 
     The state that a checkpoint holds is the number of batches trained on; a resumed stream goes on behind them.
     """
 
     name: str
     seed: int
+    context: Context
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,71 +57,81 @@ class StreamData(pl.LightningDataModule, Generic[RowsT]):
 
     # Preparation
 
-    def plan(self) -> str:
-        """What `prepare` will download and how much disk that takes, in a line; fetches nothing."""
-        raise NotImplementedError
+    @abstractmethod
+    def to_fetch(self) -> list[Download]:
+        """What preparing would have to fetch now."""
 
     @property
     def downloads(self) -> bool:
         """Whether preparing fetches anything."""
-        raise NotImplementedError
+        return bool(self.to_fetch())
+
+    def plan(self) -> str:
+        """What `prepare` will download and how much disk that takes, in a line; fetches nothing."""
+        downloads = self.to_fetch()
+        # Which folder it is depends on the content if any release will do.
+        unknown = downloads and self.context.allow_newer
+        if not unknown and self.folder.exists():
+            return f"{self.name}: prepared in {self.folder}{self.left()}"
+        what = "; ".join(map(str, downloads)) or "nothing to download"
+        return f"{self.name}: {what}; to be prepared in {self.context.cache}"
+
+    def left(self) -> str:
+        """What `plan` adds where the folder is there and something else is not."""
+        return ""
 
     @property
+    @abstractmethod
     def folder(self) -> Path:
         """Of the prepared data."""
-        raise NotImplementedError
 
     @property
     def prepared(self) -> bool:
         """Whether nothing is left to be prepared."""
-        raise NotImplementedError
+        return self.folder.exists()
 
     def prepare(self) -> None:
         """Fetch, prepare and load whatever is not yet there; several processes at once do no harm."""
         self.prepare_data()
         self.setup()
 
+    @abstractmethod
     def setup(self, stage: str | None = None) -> None:
         """Load what is prepared."""
-        raise NotImplementedError
 
     # What it is
 
     @property
+    @abstractmethod
     def checksum(self) -> str:
         """sha256 over the prepared rows of all splits, hex."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def record(self) -> dict[str, Any]:
         """What to say of the data wherever a number on it is shown: see `recorded`."""
-        raise NotImplementedError
 
     @property
-    def splits(self) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def splits(self) -> list[str]: ...
 
+    @abstractmethod
     def size(self, split: str) -> int:
         """Number of rows that the `index` of an evaluated batch counts, without making them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def items(self, split: str) -> list[Item]:
         """What a split is scored and resampled by, the same for every model and way of cutting batches."""
-        raise NotImplementedError
 
-    def item_of(self, split: str, batch: RowsT) -> Tensor:
-        """Of an evaluated batch: the place in `items` of each of its targets, (N,) int64, row by row."""
-        raise NotImplementedError
-
+    @abstractmethod
     def describe(self) -> str:
         """What was read, left out and kept, and how batches are cut, in a line."""
-        raise NotImplementedError
 
     # Batches
 
+    @abstractmethod
     def train_batches(self, start_batch: int = 0) -> Iterator[RowsT]:
         """Endless whole batches from number `start_batch` on; batch k depends on the seed and k alone."""
-        raise NotImplementedError
 
     def train_stream(self, start_batch: int = 0, rank: int = 0, world: int = 1, accumulate: int = 1) -> Iterator[RowsT]:
         """Endless batches from number `start_batch` on; batch k depends on the seed and k alone.
@@ -130,17 +143,17 @@ class StreamData(pl.LightningDataModule, Generic[RowsT]):
             for part in range(accumulate):
                 yield shard(batch, rank + world * part, world * accumulate)
 
+    @abstractmethod
     def eval_batches(self, split: str, batch: BatchSize | None = None) -> Iterator[RowsT]:
         """Every row of the split once; `index` says which it is. `batch` None: as in training."""
-        raise NotImplementedError
 
+    @abstractmethod
     def steps_for_tokens(self, tokens: int) -> int:
         """Number of batches of the stream until at least `tokens` targets are seen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def epochs(self, steps: int) -> float:
         """How many times the training split was read after so many batches of the stream."""
-        raise NotImplementedError
 
     # Lightning
 
@@ -172,18 +185,18 @@ class EpochData(StreamData[RowsT]):
         super().__init__()
         self.latest_plan: tuple[int, Plan] | None = None
 
+    @abstractmethod
     def make_plan(self, epoch: int) -> Plan:
         """The batches of an epoch, from the seed and the epoch alone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def train_batch(self, rows: Ints) -> RowsT:
         """The training rows at these positions."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def train_targets(self) -> Ints:
         """Number of targets of each training row."""
-        raise NotImplementedError
 
     def epoch_plan(self, epoch: int) -> Plan:
         """The batches of an epoch; the latest is kept, since streams ask for one epoch after the other."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from data.batch import Seq2SeqBatch
 from data.bucketing import BatchSize, Ints, Plan, epoch_batches, sorted_batches
 from data.corpus import Corpus, load_corpus
-from data.fetch import read_manifest
+from data.fetch import Download, read_manifest
 from data.pairs import Counts, Example, describe
 from data.prepare import cache_folder, prepare, prepared_folder
 from data.sources.base import Context, Source
@@ -79,20 +79,11 @@ class TranslationData(EpochData[Seq2SeqBatch]):
 
     # Preparation
 
-    def plan(self) -> str:
-        """What `prepare` will download and how much disk that takes, in a line; fetches nothing."""
-        downloads = self.pairs.downloads(self.context)
-        # Which folder it is depends on the content if any release will do.
-        unknown = downloads and self.context.allow_newer
-        if not unknown and self.folder.exists():
-            left = "" if self.prepared else f"; {self.subword} to be trained"
-            return f"{self.name}: prepared in {self.folder}{left}"
-        what = "; ".join(map(str, downloads)) or "nothing to download"
-        return f"{self.name}: {what}; to be prepared in {self.context.cache}"
+    def to_fetch(self) -> list[Download]:
+        return self.pairs.downloads(self.context)
 
-    @property
-    def downloads(self) -> bool:
-        return bool(self.pairs.downloads(self.context))
+    def left(self) -> str:
+        return "" if self.prepared else f"; {self.subword} to be trained"
 
     @property
     def folder(self) -> Path:

