@@ -26,7 +26,7 @@ def dry_run(config: Config) -> str:
         return f"{config['label']}: nothing to train; tested together: {', '.join(config['ensemble'])}"
     data = instantiate(config["data"])
     module = build(config, data)
-    batch = task_of(config).made_up(config, data, 2, 6)
+    batch = task_of(config).made_up(data, 2, 6)
     optimizer = module.optimizer(module.parameters())
     for group in optimizer.param_groups:  # of an early update: with some schedules the rate alone means nothing
         group["lr"] *= module.schedule(99, module.total_updates)

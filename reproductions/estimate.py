@@ -81,7 +81,7 @@ def seconds(config: dict[str, Any]) -> float:
     tested = task.test_seconds(module, config, data)
     if config["ensemble"]:
         return START + REST * CROWDED * tested
-    batch = task.made_up(config, data, *task.usual(config, data))
+    batch = task.made_up(data, *task.usual(data))
     optimizer = module.optimizer(module.parameters())
     bf16 = config["trainer"]["precision"].startswith("bf16")
     times = []

@@ -63,10 +63,10 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
                 write_lines(folder / "sentences" / f"{split}.unk_replaced.jsonl", records)
         records = _records(data, examples, chosen, everything, nll, tokens, words)
         metrics |= _score(records, split)
-        metrics[f"{split}/perplexity"] = _plain(perplexity(nll=nll, tokens=tokens))
+        metrics[f"{split}/perplexity"] = perplexity(nll=nll, tokens=tokens).recorded
         if links := score_links(module, data, split):
             link_records, error_rate = links
-            metrics[f"{split}/aer"] = _plain(error_rate)
+            metrics[f"{split}/aer"] = error_rate.recorded
             write_lines(folder / "links" / f"{split}.jsonl", link_records)
         write_lines(folder / "sentences" / f"{split}.jsonl", records)
 
@@ -220,11 +220,7 @@ def _score(records: list[dict[str, Any]], name: str) -> dict[str, dict[str, Any]
     for key, score in (("bleu", moses), ("bleu_detok", plain), ("chrf", characters)):
         for record, statistics in zip(records, score.statistics.tolist(), strict=True):
             record[key] = statistics
-    return {f"{name}/bleu": _plain(moses), f"{name}/bleu_detok": _plain(plain), f"{name}/chrf": _plain(characters)}
-
-
-def _plain(score: Any) -> dict[str, Any]:
-    return {"value": score.value, "signature": score.signature}
+    return {f"{name}/bleu": moses.recorded, f"{name}/bleu_detok": plain.recorded, f"{name}/chrf": characters.recorded}
 
 
 def _alignments(

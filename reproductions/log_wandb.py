@@ -95,13 +95,13 @@ def test_views(run: Run) -> dict[str, Any]:
             views[f"{split}/bleu_by_length"] = wandb.plot.line(
                 table, "source_words", "bleu", title=f"BLEU by source length, {split}"
             )
-    for split in SPLITS:
-        for kind, keys in SHOWN.items():
-            file = run.folder / kind / f"{split}.jsonl"
-            if file.is_file() and not any(name.endswith(f"/{kind}") for name in views):
-                lines = file.read_text(encoding="utf-8").split("\n")[:SHOWN_LINES]
-                records = [json.loads(line) for line in lines if line]
-                views[f"{split}/{kind}"] = wandb.Table(columns=list(keys), data=[[r[k] for k in keys] for r in records])
+    for kind, keys in SHOWN.items():
+        files = {split: run.folder / kind / f"{split}.jsonl" for split in SPLITS}
+        split = next((split for split, file in files.items() if file.is_file()), None)
+        if split:
+            lines = files[split].read_text(encoding="utf-8").split("\n")[:SHOWN_LINES]
+            records = [json.loads(line) for line in lines if line]
+            views[f"{split}/{kind}"] = wandb.Table(columns=list(keys), data=[[r[k] for k in keys] for r in records])
     for alignment in run.alignments():
         views[f"alignments/{alignment.id}"] = wandb.Html(str(heatmap(alignment, alignment.id)), inject=False)
     return views

@@ -1,7 +1,7 @@
 """Time and memory of attentions against sequence length, all of a length in turns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,10 +32,11 @@ class ByLength(ABC):
     """Milliseconds by length, medians to come of `repeats` interleaved repeats; `memory_mb`: the peak of one forward and
     backward pass.
 
-    lengths: tokens. What is expected to take more than its budget at a length is left out there, and so is whatever had
+    methods: row -> a contestant of `common.bench`, or another's name. lengths: tokens. What is expected to take more than its budget at a length is left out there, and so is whatever had
     no memory for a shorter one.
     """
 
+    methods: Mapping[str, str]
     lengths: Sequence[int]
     batch: int
     heads: int
@@ -48,14 +49,7 @@ class ByLength(ABC):
     history: History = field(default_factory=History, kw_only=True)
 
     @abstractmethod
-    def rows(self) -> Iterable[str]: ...
-
-    @abstractmethod
     def cases(self) -> Iterable[Case]: ...
-
-    @abstractmethod
-    def method(self, case: Case) -> str:
-        """Of `common.bench.contestants`, or another's name."""
 
     @abstractmethod
     def attend(self, case: Case, shape: Shape, one: Inputs, seed: int) -> Attend | str:
@@ -63,7 +57,7 @@ class ByLength(ABC):
 
     def __call__(self, seed: int) -> dict[str, dict[str, Any]]:
         torch.set_num_threads(self.threads)
-        rows: dict[str, dict[str, Any]] = {row: {} for row in self.rows()}
+        rows: dict[str, dict[str, Any]] = {row: {} for row in self.methods}
         with memory_limit(self.device):
             for length in sorted(self.lengths):
                 print(f"{length:,} tokens", flush=True)
@@ -103,7 +97,7 @@ class ByLength(ABC):
         attend = self.attend(case, shape, one, seed)
         if isinstance(attend, str):
             return Problem("refused", attend)
-        job = Job(attend, case.passes, sets, metered=(self.method(case), self.device) not in UNMETERED)
+        job = Job(attend, case.passes, sets, metered=(self.methods[case.row], self.device) not in UNMETERED)
         problem = attempt(job.warm_up)
         if isinstance(problem, Problem):
             self.history.full.setdefault(key, shape.length)

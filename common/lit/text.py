@@ -11,20 +11,21 @@ class LanguageModel(Trained):
     """Targets are the symbols after the scored positions of a batch; the model sees what is before them."""
 
     def logits(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        return self.model(batch.tokens, stage=batch.stage)[batch.scored].float(), batch.targets[batch.scored]
+        return self.of_all(batch)[batch.scored].float(), batch.targets[batch.scored]
+
+    def of_all(self, batch: TokenBatch) -> Tensor:
+        """Logits (B, T, V) of every position."""
+        return self.model(batch.tokens, stage=batch.stage)
 
     def counts(self, batch: TokenBatch) -> Tensor:
         return batch.scored.sum(1)
 
 
-class MaskedLanguageModel(Trained):
+class MaskedLanguageModel(LanguageModel):
     """Targets are the symbols that were hidden (Devlin et al. 2018, section 3.1); the model sees both sides of them."""
 
-    def logits(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        return self.model(batch.tokens, batch.real)[batch.scored].float(), batch.targets[batch.scored]
-
-    def counts(self, batch: TokenBatch) -> Tensor:
-        return batch.scored.sum(1)
+    def of_all(self, batch: TokenBatch) -> Tensor:
+        return self.model(batch.tokens, batch.real)
 
 
 class Classifier(Trained):

@@ -12,3 +12,8 @@ class Score:
     """Scorer, version and settings; two values are comparable only if their signatures are equal."""
     statistics: np.ndarray
     """(sentences, n): per-sentence sums from which the value is computed, so that test sentences can be resampled."""
+
+    @property
+    def recorded(self) -> dict[str, float | str]:
+        """What result.json keeps of it."""
+        return {"value": self.value, "signature": self.signature}

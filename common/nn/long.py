@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from common.nn.embedding import AddedPositions, Embedding
-from common.nn.feedforward import Activation, FeedForward, projection
-from common.nn.sparse.layer import Factory, Layer
+from common.nn.feedforward import Activation, projection
+from common.nn.sparse.layer import Factory
 from common.nn.sparse.windowed import WindowedAttention
-from common.nn.transformer import Norm, normaliser, residual
+from common.nn.transformer import Block, BlockSettings, Norm
 
 
 class Options(TypedDict, total=False):
@@ -26,26 +26,6 @@ class Options(TypedDict, total=False):
     dropout: float
     embedding_dropout: float
     std: float | None
-
-
-class Block(nn.Module):
-    """Attention by a given layer, then a feed-forward network, each around a residual connection."""
-
-    def __init__(
-        self, layer: Layer, d_model: int, d_ff: int, *, norm: Norm, activation: Activation, dropout: float
-    ) -> None:
-        super().__init__()
-        self.norm: Norm = norm
-        self.attention, self.feedforward = layer, FeedForward(d_model, d_ff, activation=activation)
-        self.norm_1, self.norm_2 = (normaliser("layer", d_model) for _ in range(2))
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x: Tensor, real: Tensor | None, is_global: Tensor | None, stage: int) -> Tensor:
-        def attend(y: Tensor) -> Tensor:
-            return self.dropout(self.attention(y, real=real, is_global=is_global, stage=stage))
-
-        x = residual(self.norm, self.norm_1, x, attend)
-        return residual(self.norm, self.norm_2, x, lambda y: self.dropout(self.feedforward(y)))
 
 
 class Trunk(nn.Module):
@@ -72,19 +52,23 @@ class Trunk(nn.Module):
         super().__init__()
         if norm not in ("pre", "post"):
             raise ValueError(f"norm: got {norm!r}, expected pre or post")
+        settings = BlockSettings(
+            d_model=d_model,
+            heads=heads,
+            d_ff=d_ff,
+            backend=attention.backend,
+            norm=norm,
+            activation=activation,
+            dropout=dropout,
+        )
         self.d_model, self.causal, self.uses_global = d_model, attention.causal, attention.uses_global
         self.embedding = Embedding(
             vocabulary, d_model, positions=positions, max_length=max_length, std=std, dropout=embedding_dropout
         )
         count, spread = attention.extra_tokens, d_model**-0.5 if std is None else std
         self.extra = nn.Parameter(torch.empty(count, d_model).normal_(std=spread)) if count else None
-        self.blocks = nn.ModuleList(
-            Block(
-                attention(d_model, heads, n, layers), d_model, d_ff, norm=norm, activation=activation, dropout=dropout
-            )
-            for n in range(layers)
-        )
-        self.last = normaliser("layer", d_model) if norm == "pre" else nn.Identity()
+        self.blocks = nn.ModuleList(Block(settings, attention(d_model, heads, n, layers)) for n in range(layers))
+        self.last = settings.last()
         if std is not None:
             initialise(self.blocks, std, layers)
 
@@ -102,7 +86,7 @@ class Trunk(nn.Module):
             x = torch.cat((self.extra.expand(len(x), -1, -1), x), 1)
             real = None if real is None else nn.functional.pad(real, (len(self.extra), 0), value=True)
         for block in self.blocks:
-            x = block(x, real, is_global, stage)
+            x = block(x, real=real, is_global=is_global, stage=stage)
         return self.last(x if self.extra is None else x[:, len(self.extra) :])
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from common.attention import Causal, Mask, RelativeBias
+from common.attention import Causal, Mask
 from common.nn.embedding import Embedding, ScoreBias
 from common.nn.feedforward import Activation, FeedForward
 from common.nn.multihead import MultiHead
@@ -89,25 +89,20 @@ class BlockSettings:
 class Block(nn.Module):
     """Attention of a sequence to itself and a feed-forward network, each around a residual connection.
 
-    `dropout` is of what each adds to x (Vaswani et al. 2017, section 5.4).
+    `dropout` is of what each adds to x (Vaswani et al. 2017, section 5.4). attention: of `settings` unless another is given.
     """
 
-    def __init__(self, settings: BlockSettings) -> None:
+    def __init__(self, settings: BlockSettings, attention: nn.Module | None = None) -> None:
         super().__init__()
         self.norm: Norm = settings.norm
-        self.attention, self.feedforward = settings.self_attention(), settings.feedforward()
+        self.attention = settings.self_attention() if attention is None else attention
+        self.feedforward = settings.feedforward()
         self.norm_1, self.norm_2 = (normaliser(settings.norm_type, settings.d_model) for _ in range(2))
         self.dropout = nn.Dropout(settings.dropout)
 
-    def forward(
-        self, x: Tensor, *, mask: Mask, bias: RelativeBias | None = None, positions: Tensor | None = None
-    ) -> Tensor:
-        """x: (B, T, d_model), positions: (T,) or (B, T) for rotary ones. Returns (B, T, d_model)."""
-
-        def attend(y: Tensor) -> Tensor:
-            return self.dropout(self.attention(y, mask=mask, bias=bias, positions=positions))
-
-        x = residual(self.norm, self.norm_1, x, attend)
+    def forward(self, x: Tensor, **given: Any) -> Tensor:
+        """x: (B, T, d_model); given: what its attention takes besides. Returns (B, T, d_model)."""
+        x = residual(self.norm, self.norm_1, x, lambda y: self.dropout(self.attention(y, **given)))
         return residual(self.norm, self.norm_2, x, lambda y: self.dropout(self.feedforward(y)))
 
 

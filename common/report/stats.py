@@ -91,7 +91,8 @@ def bootstrap(
     """Estimate combine(mean score of each system over its seeds), one Estimate per trailing element.
 
     Each resample draws clusters with replacement, the same for every system (paired), and seeds with replacement for
-    each system by itself; with same_seeds the same for all, whose models of a seed then have to be made of each other. n - 1 of n are drawn, so that the variance is not too small by (n - 1) / n (Rao and Wu 1988).
+    each system by itself; with same_seeds the same for all, whose models of a seed then have to be made of each other.
+    n - 1 of n are drawn, so that the variance is not too small by (n - 1) / n (Rao and Wu 1988).
     Percentiles of the draws then count three seeds as if their spread were known; so draws are stretched about the
     estimate by t / z at Satterthwaite's degrees of freedom, and p-values use that t. Clusters alone: t is nearly z.
     """
@@ -101,11 +102,11 @@ def bootstrap(
     cluster_weights = _draw(rng, clusters, resamples)
     points = [system.scores(np.ones((1, clusters)))[0] for system in systems]
     means = [point.mean(axis=0) for point in points]
-    drawn_for = systems[:1] if same_seeds else systems
-    seed_weights = [_draw(rng, len(system.sums), resamples) / len(system.sums) for system in drawn_for]
-    if same_seeds:
-        assert len({len(system.sums) for system in systems}) == 1
-        seed_weights *= len(systems)
+    groups = [[*range(len(systems))]] if same_seeds else [[i] for i in range(len(systems))]
+    sizes = [len(systems[group[0]].sums) for group in groups]
+    assert all(len(systems[i].sums) == n for group, n in zip(groups, sizes, strict=True) for i in group)
+    drawn = [_draw(rng, n, resamples) / n for n in sizes]
+    seed_weights = [weights for group, weights in zip(groups, drawn, strict=True) for _ in group]
     value = combine(means)
     draws = combine(
         [
@@ -114,13 +115,12 @@ def bootstrap(
         ]
     )
     by_seeds = []
-    for i, weights in enumerate(seed_weights[: len(drawn_for)]):
+    for group, weights in zip(groups, drawn, strict=True):
         moved = [
-            np.einsum("rs,s...->r...", weights, points[j]) if j == i or same_seeds else mean[None]
-            for j, mean in enumerate(means)
+            np.einsum("rs,s...->r...", weights, points[i]) if i in group else mean[None] for i, mean in enumerate(means)
         ]
         by_seeds.append(combine(moved).var(axis=0))
-    degrees = _degrees(draws.var(axis=0), clusters, by_seeds, [len(system.sums) for system in drawn_for])
+    degrees = _degrees(draws.var(axis=0), clusters, by_seeds, sizes)
     return estimates(value, draws, degrees)
 
 

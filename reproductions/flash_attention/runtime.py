@@ -1,6 +1,6 @@
 """Tables 9 to 21: time of each pass and memory against sequence length, all methods of a length in turns."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -20,25 +20,18 @@ BLOCK, RANDOM_BLOCKS = 64, 2
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime(ByLength):
-    """methods: row -> backend. `dropout_budget`: with dropout, which no claim on time reads.
+    """`dropout_budget`: with dropout, which no claim on time reads.
 
     Deviations from the paper: batch and dtype as given, block-sparse is window + random blocks, not a butterfly.
     """
 
-    methods: Mapping[str, str]
     dropout_budget: float
-
-    def rows(self) -> Iterable[str]:
-        return self.methods
 
     def cases(self) -> Iterator[Case]:
         for dropout, padded, passes, row in product((0.0, DROPOUT), (False, True), PASSES, self.methods):
             words = [passes, *["dropout"] * bool(dropout), *["mask"] * padded, "ms"]
             budget = self.dropout_budget if dropout else self.budget
             yield Case(row, "_".join(words), passes, budget, (dropout, padded))
-
-    def method(self, case: Case) -> str:
-        return self.methods[case.row]
 
     def attend(self, case: Case, shape: Shape, one: Inputs, seed: int) -> Attend | str:
         dropout, padded = case.detail

@@ -1,6 +1,6 @@
 """Longformer, Figure 1: self-attention of long sequences by full attention and by three implementations of a window."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,24 +17,17 @@ FORWARD_ALONE = "flex"
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime(ByLength):
-    """methods: row -> a contestant of `common.bench`, or the paper's loop; `full`: rows without a window. window: keys on
+    """A method may be the paper's loop. `full`: rows without a window. window: keys on
     each side. `forward_ms` is of all rows, `both_ms` of those that are differentiable everywhere."""
 
-    methods: Mapping[str, str]
     window: int
     full: tuple[str, ...] = ("full",)
-
-    def rows(self) -> Iterable[str]:
-        return self.methods
 
     def cases(self) -> Iterator[Case]:
         for row, method in self.methods.items():
             yield Case(row, "forward_ms", "forward", self.budget)
             if method != FORWARD_ALONE:
                 yield Case(row, "both_ms", "both", self.budget)
-
-    def method(self, case: Case) -> str:
-        return self.methods[case.row]
 
     def attend(self, case: Case, shape: Shape, one: Inputs, seed: int) -> Attend | str:
         method = self.methods[case.row]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from common import bench
-from common.bench.memory import StorageMeter
+from common.bench.memory import peak_bytes
 from common.bench.ratios import ratio
 from common.nn.sparse import Windowed
 
@@ -61,9 +61,8 @@ def main() -> None:
     print(f"{'':28}{'ms':>10}{'MB':>10}{'x theirs':>11}{'from':>8}{'to':>8}")
     for name, given in layers.items():
         faster = ratio(times["transformers"], times[name])
-        with StorageMeter() as meter:
-            step(*given)
+        peak = peak_bytes(lambda *_, given=given: step(*given), (x,))
         print(
-            f"{name:28}{1e3 * statistics.median(times[name]):10.0f}{meter.peak / 1e6:10.0f}"
+            f"{name:28}{1e3 * statistics.median(times[name]):10.0f}{peak / 1e6:10.0f}"
             f"{faster.median:11.2f}{faster.low:8.2f}{faster.high:8.2f}"
         )

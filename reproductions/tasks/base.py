@@ -25,10 +25,9 @@ class Tested:
 
 
 class Task(ABC):
-    """`module`: the LightningModule of its rows; `ensembles`: whether finished rows can be tested together."""
+    """`module`: the LightningModule of its rows."""
 
     module: type[Trained]
-    ensembles = False
 
     @abstractmethod
     def sizes(self, data: Any) -> dict[str, int]:
@@ -43,11 +42,11 @@ class Task(ABC):
         """Raises ValueError for data that can't be tested, before anything is trained."""
 
     @abstractmethod
-    def made_up(self, config: Config, data: Any, items: int, length: int) -> Any:
+    def made_up(self, data: Any, items: int, length: int) -> Any:
         """A batch of random items of that many targets each, of data that need not be prepared."""
 
     @abstractmethod
-    def usual(self, config: Config, data: Any) -> tuple[int, int]:
+    def usual(self, data: Any) -> tuple[int, int]:
         """About how many items a training batch has, and how many targets or positions each."""
 
     @abstractmethod

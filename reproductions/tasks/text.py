@@ -13,7 +13,7 @@ from common.metrics.rates import accuracy, bits_per_symbol
 from common.metrics.score import Score
 from data.documents import DocumentData
 from data.language_modeling import ByteData
-from data.stream import StreamData
+from data.long_data import LongData
 from data.symbols import SPECIALS
 from data.token_batch import LabelBatch, TokenBatch, made_up_labels, made_up_tokens
 from reproductions.records import write_lines
@@ -28,7 +28,7 @@ class TextTask(Task):
     def __init__(self, splits: list[str]) -> None:
         self.splits = tuple(splits)
 
-    def check(self, data: StreamData, config: Config) -> None:
+    def check(self, data: LongData, config: Config) -> None:
         if missing := [split for split in self.splits if split not in data.splits]:
             raise ValueError(
                 f"task.splits: got {', '.join(missing)}, expected of {', '.join(data.splits)} ({data.name})"
@@ -41,29 +41,30 @@ class TextTask(Task):
     def longest(self, data: Any) -> int:
         """Positions of the longest sequence of a batch."""
 
-    @abstractmethod
     def scores(self, records: list[Record]) -> dict[str, Score]:
         """By name, of the items of a split."""
+        return {"accuracy": accuracy(hits=[r["hits"] for r in records], targets=[r["targets"] for r in records])}
 
-    def evaluate(self, module: Trained, data: StreamData, config: Config, folder: Path) -> Tested:
+    def evaluate(self, module: Trained, data: LongData, config: Config, folder: Path) -> Tested:
         """Writes items/<split>.jsonl: nll in nats, targets and right ones of every item."""
         module.eval()
-        metrics, spent, targets = {}, 0.0, 0
-        for split in self.splits:
-            started = time.perf_counter()
-            records = scored_items(module, data, split)
-            spent, targets = spent + time.perf_counter() - started, targets + sum(r["targets"] for r in records)
+        started = time.perf_counter()
+        found = {split: scored_items(module, data, split) for split in self.splits}
+        spent = time.perf_counter() - started
+        metrics, targets = {}, 0
+        for split, records in found.items():
+            targets += sum(r["targets"] for r in records)
             write_lines(folder / "items" / f"{split}.jsonl", records)
             for name, score in self.scores(records).items():
-                metrics[f"{split}/{name}"] = {"value": score.value, "signature": score.signature}
-        dev = [record["nll"] for record in scored_items(module, data, "dev")]
+                metrics[f"{split}/{name}"] = score.recorded
+        dev = [record["nll"] for record in found.get("dev") or scored_items(module, data, "dev")]
         facts = {"test": {"targets": targets, "seconds": spent, "targets_per_second": targets / max(spent, 1e-9)}}
         return Tested(metrics, training_nll(module, data), sum(dev) / len(dev), facts)
 
     def test_seconds(self, module: Trained, config: Config, data: Any) -> float:
-        """By the time of a forward pass; the dev set, which is tested once more in the end, is about half of test."""
-        items, length = self.usual(config, data)
-        batch = self.made_up(config, data, items, length)
+        """By the time of a forward pass; the dev set, which is scored too, is about half of test."""
+        items, length = self.usual(data)
+        batch = self.made_up(data, items, length)
         started = time.perf_counter()
         with torch.no_grad():
             module.logits(batch)
@@ -77,18 +78,15 @@ class _OfSymbols(TextTask):
     def longest(self, data: ByteData) -> int:
         return max(data.eval_length, *(stage.length for stage in data.staged))
 
-    def usual(self, config: Config, data: ByteData) -> tuple[int, int]:
+    def usual(self, data: ByteData) -> tuple[int, int]:
         return data.batch_size, data.length
 
-    def made_up(self, config: Config, data: ByteData, items: int, length: int) -> TokenBatch:
+    def made_up(self, data: ByteData, items: int, length: int) -> TokenBatch:
         return made_up_tokens(data.vocabulary - SPECIALS, items, length, masked=self.module is MaskedLanguageModel)
 
     def scores(self, records: list[Record]) -> dict[str, Score]:
-        nll, targets = [r["nll"] for r in records], [r["targets"] for r in records]
-        return {
-            "bits": bits_per_symbol(nll=nll, targets=targets),
-            "accuracy": accuracy(hits=[r["hits"] for r in records], targets=targets),
-        }
+        bits = bits_per_symbol(nll=[r["nll"] for r in records], targets=[r["targets"] for r in records])
+        return {"bits": bits, **super().scores(records)}
 
 
 class NextSymbol(_OfSymbols):
@@ -114,19 +112,15 @@ class Labels(TextTask):
     def longest(self, data: DocumentData) -> int:
         return data.max_length
 
-    def usual(self, config: Config, data: DocumentData) -> tuple[int, int]:
+    def usual(self, data: DocumentData) -> tuple[int, int]:
         return data.usual_batch
 
-    def made_up(self, config: Config, data: DocumentData, items: int, length: int) -> LabelBatch:
+    def made_up(self, data: DocumentData, items: int, length: int) -> LabelBatch:
         return made_up_labels(data.vocabulary - SPECIALS, data.classes, items, length, data.paired)
-
-    def scores(self, records: list[Record]) -> dict[str, Score]:
-        targets = [r["targets"] for r in records]
-        return {"accuracy": accuracy(hits=[r["hits"] for r in records], targets=targets)}
 
 
 @torch.no_grad()
-def scored_items(module: Trained, data: StreamData, split: str) -> list[Record]:
+def scored_items(module: Trained, data: LongData, split: str) -> list[Record]:
     """A record an item of the split, in its order: sums over its targets, wherever a batch had them."""
     items = data.items(split)
     nll = torch.zeros(len(items), dtype=torch.float64)

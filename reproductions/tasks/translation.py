@@ -22,7 +22,6 @@ class Translation(Task):
     """Tested as `decode` says: see `reproductions.evaluate`."""
 
     module = Seq2Seq
-    ensembles = True
 
     def sizes(self, data: TranslationData) -> dict[str, int]:
         return {"source_words": len(data.source_vocab), "target_words": len(data.target_vocab)}
@@ -34,11 +33,11 @@ class Translation(Task):
     def check(self, data: TranslationData, config: Config) -> None:
         check_references(data, config["decode"]["splits"])
 
-    def made_up(self, config: Config, data: TranslationData, items: int, length: int) -> Seq2SeqBatch:
+    def made_up(self, data: TranslationData, items: int, length: int) -> Seq2SeqBatch:
         sizes = self.planned_sizes(data)
         return made_up_batch(sizes["source_words"], sizes["target_words"], items, length)
 
-    def usual(self, config: Config, data: TranslationData) -> tuple[int, int]:
+    def usual(self, data: TranslationData) -> tuple[int, int]:
         words = max(2, int(MEAN_SHARE * (data.max_words or 50)))
         batch = data.batch_size
         return (batch.size if batch.unit == "sentences" else max(1, batch.size // words)), words
@@ -47,8 +46,8 @@ class Translation(Task):
         return evaluate(module, data, Decode(**config["decode"]), folder, config["seed"])
 
     def test_seconds(self, module: Seq2Seq, config: Config, data: TranslationData) -> float:
-        decode, (_, words) = config["decode"], self.usual(config, data)
-        test = self.made_up(config, data, decode["batch"], words)
+        decode, (_, words) = config["decode"], self.usual(data)
+        test = self.made_up(data, decode["batch"], words)
         started = time.perf_counter()
         source, mask = test.source, test.source_mask
         beam_search(module.translator, source, mask, bos=BOS, eos=EOS, beam=decode["beam"], max_len=int(words * 1.2))

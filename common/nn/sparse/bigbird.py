@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from common.attention import Mask, attention
+from common.attention import Mask
 from common.attention.by_content import block_table, real_keys
-from common.nn.sparse.layer import Layer, refuse_global, without_padding
+from common.nn.sparse.layer import Layer, Settings, refuse_global, without_padding
 
 
 @dataclass(frozen=True, kw_only=True)
-class BigBird:
+class BigBird(Settings):
     """Factory.
 
     block: tokens in a block; everything is in units of it. global_blocks: ITC, the first blocks of the sequence are global.
@@ -23,7 +23,6 @@ class BigBird:
     a draw is made for. seed: of the draws, which differ from layer to layer.
     """
 
-    backend: str
     block: int
     global_blocks: int = 0
     global_tokens: int = 0
@@ -31,9 +30,6 @@ class BigBird:
     random_blocks: int = 0
     max_length: int | None = None
     seed: int = 0
-    head_dim: int | None = None
-    dropout: float = 0.0
-    linear_bias: bool = True
 
     causal = False
     uses_global = False
@@ -69,9 +65,7 @@ class BigBirdAttention(Layer):
     order: Tensor | None
 
     def __init__(self, d_model: int, heads: int, of: BigBird, layer: int) -> None:
-        super().__init__(
-            d_model, heads, backend=of.backend, head_dim=of.head_dim, dropout=of.dropout, linear_bias=of.linear_bias
-        )
+        super().__init__(d_model, heads, of)
         self.block, self.near = of.block, of.window_blocks // 2
         self.global_blocks, self.extra, self.random = of.global_blocks, of.global_tokens, of.random_blocks
         order = None
@@ -125,5 +119,4 @@ class BigBirdAttention(Layer):
         mask = self.mask(x.shape[1] - self.extra, None if real is None else real[:, self.extra :])
         fill = -self.extra % self.block
         q, k, v = (pad(t, (0, 0, fill, 0)) for t in self.project(x))
-        seen = attention(q, k, v, mask=mask, backend=self.backend, scale=self.scale, dropout_p=self.dropout_p)
-        return self.merge(seen[:, :, fill:])
+        return self.merge(self.attend(q, k, v, mask)[:, :, fill:])

@@ -1,46 +1,55 @@
 """What the layers share: their interface, their factories' interface, and the projections of each head."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from common.attention import BACKENDS, Mask
+from common.attention import BACKENDS, Mask, attention
 from common.attention.by_content import real_keys
 from common.nn.feedforward import projection
 from common.nn.relative import RelativePositions
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What every factory has. head_dim: d_model / heads unless given; dropout: of the weights, in training; linear_bias: of
+    the projections."""
+
+    backend: str
+    head_dim: int | None = None
+    dropout: float = 0.0
+    linear_bias: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relative(Settings):
+    """relative: Transformer-XL's relative positions, of `relative_size` dimensions, d_model unless given."""
+
+    relative: bool = False
+    relative_size: int | None = None
+
+
 class Layer(nn.Module, ABC):
-    """Self-attention with its projections, W_q, W_k, W_v and W_o (Vaswani et al. 2017, section 3.2.2).
+    """Self-attention with its projections, W_q, W_k, W_v and W_o (Vaswani et al. 2017, section 3.2.2)."""
 
-    head_dim: d_model / heads unless given. relative: dimensions of R in Transformer-XL's relative positions, or None
-    without these. dropout: of the weights, in training.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        heads: int,
-        *,
-        backend: str,
-        head_dim: int | None = None,
-        dropout: float = 0.0,
-        linear_bias: bool = True,
-        relative: int | None = None,
-    ) -> None:
+    def __init__(self, d_model: int, heads: int, of: Settings) -> None:
         super().__init__()
+        backend, head_dim, linear_bias = of.backend, of.head_dim, of.linear_bias
         if backend not in BACKENDS:
             raise ValueError(f"backend: got {backend!r}, expected one of {', '.join(BACKENDS)}")
         if head_dim is None and d_model % heads:
             raise ValueError(f"heads: got {heads}, expected a divisor of d_model {d_model}, or head_dim given")
         self.heads, self.head_dim = heads, d_model // heads if head_dim is None else head_dim
-        self.backend, self.dropout, self.scale = backend, dropout, self.head_dim**-0.5
+        self.backend, self.dropout, self.scale = backend, of.dropout, self.head_dim**-0.5
         inner = heads * self.head_dim
         self.w_q, self.w_k, self.w_v = (projection(d_model, inner, bias=linear_bias) for _ in range(3))
         self.w_o = projection(inner, d_model, bias=linear_bias)
-        self.relative = None if relative is None else RelativePositions(d_model, heads, self.head_dim, size=relative)
+        self.relative = None
+        if isinstance(of, Relative) and of.relative:
+            self.relative = RelativePositions(d_model, heads, self.head_dim, size=of.relative_size or d_model)
 
     @abstractmethod
     def forward(
@@ -71,6 +80,10 @@ class Layer(nn.Module, ABC):
         places = torch.arange(x.shape[1], device=x.device)
         return self.query(x, self.w_q, places), self.key(x, self.w_k, places), self.split(self.w_v(x))
 
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """What each head sees, (B, H, Lq, head_dim)."""
+        return attention(q, k, v, mask=mask, backend=self.backend, scale=self.scale, dropout_p=self.dropout_p)
+
     def split(self, x: Tensor) -> Tensor:
         """(B, T, heads * head_dim) -> (B, H, T, head_dim)."""
         return x.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
@@ -87,6 +100,8 @@ class Factory(Protocol):
     in front, which go through all layers. uses_global: whether its layers have tokens that are global.
     """
 
+    @property
+    def backend(self) -> str: ...
     @property
     def causal(self) -> bool: ...
     @property

@@ -7,19 +7,15 @@ import torch
 from torch import Tensor
 
 from common import attention as core
-from common.nn.sparse.layer import Layer, among, refuse_global, without_padding
+from common.nn.sparse.layer import Layer, Settings, among, refuse_global, without_padding
 
 
 @dataclass(frozen=True, kw_only=True)
-class Local:
+class Local(Settings):
     """Factory. block: tokens in a block."""
 
-    backend: str
     block: int
     causal: bool = False
-    head_dim: int | None = None
-    dropout: float = 0.0
-    linear_bias: bool = True
 
     extra_tokens = 0
     uses_global = False
@@ -37,9 +33,7 @@ class LocalAttention(Layer):
     blocks count from the first token. Stages change nothing."""
 
     def __init__(self, d_model: int, heads: int, of: Local) -> None:
-        super().__init__(
-            d_model, heads, backend=of.backend, head_dim=of.head_dim, dropout=of.dropout, linear_bias=of.linear_bias
-        )
+        super().__init__(d_model, heads, of)
         self.block, self.causal = of.block, of.causal
 
     def mask(self, time: int) -> core.Mask:
@@ -53,9 +47,7 @@ class LocalAttention(Layer):
         x = without_padding(x, real)
         q, k, v = self.project(x)
         mask = among(self.mask(x.shape[1]), real)
-        return self.merge(
-            core.attention(q, k, v, mask=mask, backend=self.backend, scale=self.scale, dropout_p=self.dropout_p)
-        )
+        return self.merge(self.attend(q, k, v, mask))
 
 
 @lru_cache(maxsize=32)

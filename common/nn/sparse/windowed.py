@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from common.attention import Dilated, Full, Mask, Window, attention
+from common.attention import Dilated, Full, Mask, Window
 from common.attention.heads import Heads
 from common.attention.interleaved import interleaved
 from common.nn.feedforward import projection
 from common.nn.sparse.global_tokens import GlobalTokens
-from common.nn.sparse.layer import Layer, among, without_padding
+from common.nn.sparse.layer import Layer, Relative, among, without_padding
 from common.nn.sparse.loop import loop
 from common.nn.sparse.schedule import Growth, dilations, windows
 
@@ -20,18 +20,16 @@ GlobalAttention = Literal["off", "shared", "separate"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Windowed:
+class Windowed(Relative):
     """Factory.
 
     window: keys on each side in the lowest layer, top_window: in the highest, as many unless given, growth: how from the one
     to the other (`schedule.windows`); the paper's w is twice that where it is not causal. dilation: of each layer, or of all,
     1: none, on `dilated_heads` heads, the last or the first ones. global_attention: of tokens chosen with each call; off: a
-    call may choose none; shared: by the projections of the window; separate: by projections of their own. relative: as
-    Transformer-XL, `relative_size` dimensions, d_model unless given. implementation: of the window, `backend`, or the
-    paper's loop; global tokens' own rows are the backend's.
+    call may choose none; shared: by the projections of the window; separate: by projections of their own. implementation: of the window,
+    `backend`, or the paper's loop; global tokens' own rows are the backend's.
     """
 
-    backend: str
     window: int
     top_window: int | None = None
     growth: Growth = "linear"
@@ -40,12 +38,7 @@ class Windowed:
     dilated_heads: int = 0
     dilated: Literal["last", "first"] = "last"
     global_attention: GlobalAttention = "off"
-    relative: bool = False
-    relative_size: int | None = None
     implementation: Literal["backend", "loop"] = "backend"
-    head_dim: int | None = None
-    dropout: float = 0.0
-    linear_bias: bool = True
 
     extra_tokens = 0
 
@@ -80,15 +73,7 @@ class WindowedAttention(Layer):
     """
 
     def __init__(self, d_model: int, heads: int, of: Windowed, window: int, dilation: int) -> None:
-        super().__init__(
-            d_model,
-            heads,
-            backend=of.backend,
-            head_dim=of.head_dim,
-            dropout=of.dropout,
-            linear_bias=of.linear_bias,
-            relative=(of.relative_size or d_model) if of.relative else None,
-        )
+        super().__init__(d_model, heads, of)
         if not 0 <= of.dilated_heads <= heads or (dilation > 1 and not of.dilated_heads):
             raise ValueError(
                 f"dilated_heads: got {of.dilated_heads} with a dilation of {dilation}, expected at most {heads}, and some "
@@ -162,9 +147,7 @@ class WindowedAttention(Layer):
         w_q, w_k, w_v = self._global_projections()
         q = self.query(chosen.rows(x), w_q, chosen.index)
         k, v = self.key(x, w_k, torch.arange(x.shape[1], device=x.device)), self.split(w_v(x))
-        return attention(
-            q, k, v, mask=among(Full(), real), backend=self.backend, scale=self.scale, dropout_p=self.dropout_p
-        )
+        return self.attend(q, k, v, among(Full(), real))
 
     def _global_projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
         if self.separate:

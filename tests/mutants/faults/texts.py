@@ -45,8 +45,8 @@ FAULTS = (
     Fault(
         "padding is scored",
         LIT,
-        "stage=batch.stage)[batch.scored].float(), batch.targets[batch.scored]",
-        "stage=batch.stage)[batch.real].float(), batch.targets[batch.real]",
+        "self.of_all(batch)[batch.scored].float(), batch.targets[batch.scored]",
+        "self.of_all(batch)[batch.real].float(), batch.targets[batch.real]",
         ITEMS,
     ),
     Fault("no warm start", JOB, "        warm(config, module.model)\n", "        pass\n", SAME),
