@@ -180,7 +180,7 @@ FAULTS = (
         "smoothing over padding",
         "common/lit/seq2seq.py",
         "return logits.float(), batch.target_out[batch.target_mask]",
-        "more = batch.target_mask.numel() - len(logits) if self.label_smoothing else 0\n        return torch.cat((logits, logits[:1].expand(more, -1))).float(), torch.cat((batch.target_out[batch.target_mask], batch.target_out.new_zeros(more)))",
+        "scored = batch.target_mask | bool(self.label_smoothing)\n        nearest = batch.target_mask.flatten().cumsum(0).sub(1).view_as(scored)\n        return logits[nearest[scored]].float(), batch.target_out[scored]",
         (SMOOTH + "test_smoothing_is_of_the_training_loss_alone_and_never_of_padding",),
     ),
     Fault(
