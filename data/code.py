@@ -46,13 +46,17 @@ def module_file(name: str) -> Path | None:
 
 
 def imports(file: Path) -> Iterator[str]:
-    """Names that may be modules: of `from a import b` both a and a.b."""
+    """Names that may be modules: of `from a import b` both a and a.b, of `import_module(f"a.{name}")` all in a."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
+            package = str(node.values[0].value)
+            if package.endswith(".") and (file := module_file(package[:-1])) and file.name == "__init__.py":
+                yield from (package + module.stem for module in sorted(file.parent.glob("*.py")))
 
 
 @lru_cache

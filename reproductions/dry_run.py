@@ -12,6 +12,8 @@ from reproductions.job import build_module, task_of
 from reproductions.tasks.base import update
 
 Config = dict[str, Any]
+POSITIONS = 600
+"""The longest item of a made-up batch: beyond a window of 512 keys, and no multiple of a block."""
 
 
 def build(config: Config, data: Any) -> Trained:
@@ -24,9 +26,9 @@ def dry_run(config: Config) -> str:
     """Parameters, loss before and after one update. Raises if anything is not finite or does not move."""
     if config["ensemble"]:
         return f"{config['label']}: nothing to train; tested together: {', '.join(config['ensemble'])}"
-    data = instantiate(config["data"])
+    data, task = instantiate(config["data"]), task_of(config)
     module = build(config, data)
-    batch = task_of(config).made_up(data, 2, 6)
+    batch = task.made_up(data, 1, min(task.usual(data)[1], POSITIONS))
     optimizer = module.optimizer(module.parameters())
     for group in optimizer.param_groups:  # of an early update: with some schedules the rate alone means nothing
         group["lr"] *= module.schedule(99, module.total_updates)

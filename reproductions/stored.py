@@ -1,31 +1,16 @@
-"""Finished runs, loaded again: configuration, data and the weights that were tested."""
+"""Finished runs, loaded again: configuration and the weights that were tested."""
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import yaml
-from hydra.utils import instantiate
 
-from common.lit.seq2seq import Seq2Seq
 from common.lit.training import Trained
 from data.stream import StreamData
-from data.translation import TranslationData
-from reproductions.config import TRANSLATION
 
 Config = dict[str, Any]
-
-
-def load(folder: Path) -> tuple[Seq2Seq, TranslationData, Config]:
-    """Model, data (for its vocabularies) and configuration; an ensemble's model is made of its members' runs. Raises
-    ValueError if it is no finished run, or one whose data or members are not those that it was tested with."""
-    config = configuration(folder)
-    if (target := config.get("task", {}).get("_target_")) != TRANSLATION:
-        raise ValueError(f"{folder} is a run of {target}, expected a translation model ({TRANSLATION})")
-    data: TranslationData = instantiate(config["data"])
-    data.prepare()
-    return cast(Seq2Seq, load_module(folder, data)), data, config
 
 
 def configuration(folder: Path) -> Config:

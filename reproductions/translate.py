@@ -16,9 +16,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
+from hydra.utils import instantiate
 from pydantic import Field, ValidationError
 from torch.nn.utils.rnn import pad_sequence
 
@@ -29,9 +30,9 @@ from data.text import map_nonblank, read_lines
 from data.tokenize import detokenize, tokenize
 from data.translation import TranslationData
 from data.vocab import EOS, PAD, SPECIALS, UNK
-from reproductions.config import Decode, Section, unknown
+from reproductions.config import TRANSLATION, Decode, Section, unknown
 from reproductions.evaluate import search
-from reproductions.stored import load
+from reproductions.stored import configuration, load_module
 from reproductions.unknown_words import dictionary_of
 
 AT_A_TIME = 32
@@ -114,6 +115,17 @@ class Translator:
             finished=hypothesis.finished,
             alignment=" ".join(f"{j}-{t}" for t, j in enumerate(looks)),
         )
+
+
+def load(folder: Path) -> tuple[Seq2Seq, TranslationData, dict[str, Any]]:
+    """Model, data (for its vocabularies) and configuration; an ensemble's model is made of its members' runs. Raises
+    ValueError if it is no finished run, or one whose data or members are not those that it was tested with."""
+    config = configuration(folder)
+    if (target := config.get("task", {}).get("_target_")) != TRANSLATION:
+        raise ValueError(f"{folder} is a run of {target}, expected a translation model ({TRANSLATION})")
+    data: TranslationData = instantiate(config["data"])
+    data.prepare()
+    return cast(Seq2Seq, load_module(folder, data)), data, config
 
 
 def shown(number: int, line: Line, request: Request) -> str:

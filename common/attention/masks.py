@@ -148,6 +148,7 @@ class Global(Mask):
     positions: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", tuple(self.positions))  # a list has no hash, and masks are keys
         if any(position < 0 for position in self.positions):
             raise ValueError(f"Global positions: got {self.positions}, expected 0 or more")
 

@@ -32,8 +32,8 @@ class ByLength(ABC):
     """Milliseconds by length, medians to come of `repeats` interleaved repeats; `memory_mb`: the peak of one forward and
     backward pass.
 
-    methods: row -> a contestant of `common.bench`, or another's name. lengths: tokens. What is expected to take more than its budget at a length is left out there, and so is whatever had
-    no memory for a shorter one.
+    methods: row -> a contestant of `common.bench`, or another's name. lengths: tokens. What is expected to take more than its
+    budget at a length is left out there, and so is whatever had no memory for a shorter one.
     """
 
     methods: Mapping[str, str]

@@ -47,20 +47,21 @@ def _storages(tree: object) -> Iterator[torch.UntypedStorage]:
     return (leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
 
 
-def peak_bytes(function: Callable[..., object], inputs: Sequence[Tensor]) -> int:
+def peak_bytes(function: Callable[..., object], inputs: Sequence[Tensor] = (), device: str = "cpu") -> int:
     """Peak bytes of function(*inputs), the inputs and all else that existed before not counted; its result is.
 
-    On a GPU by the allocator, reset before and read after; on a CPU by counting live storages. Call the function once
-    before: what it keeps for later calls (workspaces, lists of blocks) is no part of what each call needs.
+    device: that of the inputs, where there are any. On a GPU by the allocator, reset before and read after; on a CPU by
+    counting live storages. Call the function once before: what it keeps for later calls (workspaces, lists of blocks) is no
+    part of what each call needs.
     """
-    if inputs and inputs[0].device.type == "cuda":
-        device = inputs[0].device
-        torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
+    where = inputs[0].device if inputs else torch.device(device)
+    if where.type == "cuda":
+        torch.cuda.synchronize(where)
+        torch.cuda.reset_peak_memory_stats(where)
+        before = torch.cuda.memory_allocated(where)
         function(*inputs)
-        torch.cuda.synchronize(device)
-        return torch.cuda.max_memory_allocated(device) - before
+        torch.cuda.synchronize(where)
+        return torch.cuda.max_memory_allocated(where) - before
     with StorageMeter() as meter:
         function(*inputs)
     return meter.peak

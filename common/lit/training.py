@@ -78,8 +78,13 @@ class Trained(LightningModule):
         return summed(self.nll(batch), counts), counts
 
     def configure_model(self) -> None:
-        """Shards the model where the strategy has a mesh of processes to do so (fsdp)."""
+        """Shards the model where the strategy has a mesh of processes to do so (fsdp). Raises ValueError for weights whose
+        gradients pass a hook, which shards would not have."""
         if self.device_mesh is not None and not isinstance(self.model, FSDPModule):
+            if hooked := [name for name, p in self.model.named_parameters() if p._backward_hooks]:
+                raise ValueError(
+                    f"trainer: got fsdp, expected cpu, gpu or ddp where a part of {', '.join(hooked)} is frozen"
+                )
             fully_shard(self.model, mesh=self.device_mesh["data_parallel"])
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:

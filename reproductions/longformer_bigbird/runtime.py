@@ -17,8 +17,8 @@ FORWARD_ALONE = "flex"
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime(ByLength):
-    """A method may be the paper's loop. `full`: rows without a window. window: keys on
-    each side. `forward_ms` is of all rows, `both_ms` of those that are differentiable everywhere."""
+    """A method may be the paper's loop. `full`: rows without a window. window: keys on each side. `forward_ms` is of all
+    rows, `both_ms` of those that are differentiable everywhere."""
 
     window: int
     full: tuple[str, ...] = ("full",)

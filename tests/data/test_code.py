@@ -10,7 +10,9 @@ FILES = {
     "pkg/__init__.py": "",
     "pkg/a.py": '"""What it is."""\nfrom pkg import b\n\n\ndef f(x):\n    """Doubles."""\n    return 2 * x  # twice\n',
     "pkg/b.py": "import pkg.c\nLIMIT = 3\n",
-    "pkg/c.py": "from os.path import join\nfrom pkg.a import f\n",
+    "pkg/c.py": "from os.path import join\nfrom pkg.a import f\n\n\ndef g(name):\n    return import_module(f'pkg.chosen.{name}')\n",
+    "pkg/chosen/__init__.py": "",
+    "pkg/chosen/one.py": "X = 1\n",
     "pkg/other.py": "X = 1\n",
 }
 
@@ -22,7 +24,7 @@ def hashed(tmp_path, monkeypatch):
 
     def make(**change):
         for name, text in (FILES | {f"pkg/{key}.py": value for key, value in change.items()}).items():
-            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text, encoding="utf-8")
         forget()
         return code_hash(["pkg.a"])
@@ -43,6 +45,7 @@ def forget():
         {"a": FILES["pkg/a.py"].replace("2 * x", "2 * (x + 0)")},
         {"b": "import pkg.c\nLIMIT = 4\n"},
         {"c": FILES["pkg/c.py"] + "Y = 1\n"},
+        {"chosen/one": "X = 2\n"},
     ],
 )
 def test_code_that_is_imported_counts(hashed, change):

@@ -10,8 +10,7 @@ import torch
 from reproductions.compose import Job
 from reproductions.config import Decode
 from reproductions.launcher import Board, finished, launch, work
-from reproductions.stored import load
-from reproductions.translate import Translator
+from reproductions.translate import Translator, load
 
 Maker = Callable[..., Job]
 SMALL = ("data.source_vocab_size=10", "data.target_vocab_size=10", "decode.dictionary_pairs=100")

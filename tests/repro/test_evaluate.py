@@ -14,7 +14,7 @@ from data.vocab import UNK
 from reproductions.compose import Job
 from reproductions.evaluate import neighbours
 from reproductions.job import run
-from reproductions.stored import load
+from reproductions.translate import load
 
 
 def example(words: int) -> Example:

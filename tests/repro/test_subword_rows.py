@@ -12,8 +12,7 @@ from reproductions.compose import Job
 from reproductions.config import Decode
 from reproductions.job import run
 from reproductions.launcher import finished
-from reproductions.stored import load
-from reproductions.translate import Translator
+from reproductions.translate import Translator, load
 
 SUBWORD = "data.subword={kind: bpe, size: 90, shared: true}"
 SIZES = ("data.source_vocab_size=90", "data.target_vocab_size=90")

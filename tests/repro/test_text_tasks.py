@@ -20,8 +20,8 @@ from data.stream import Item
 from data.token_batch import LabelBatch, TokenBatch
 from reproductions.compose import Job, job
 from reproductions.launcher import Board, finished, launch, unfinished, work
-from reproductions.stored import load
 from reproductions.tasks.text import scored_items
+from reproductions.translate import load
 
 VOCABULARY = 8
 BASE = ("scale=smoke", "logger=csv", "checkpoint.every=5", "data.source.train=20")

@@ -17,8 +17,7 @@ from data.vocab import BOS, EOS, PAD
 from reproductions.compose import Job
 from reproductions.config import Decode
 from reproductions.job import run
-from reproductions.stored import load
-from reproductions.translate import BLOCK, Request, Translator, requested, shown
+from reproductions.translate import BLOCK, Request, Translator, load, requested, shown
 
 ROOT = Path(__file__).parents[2]
 

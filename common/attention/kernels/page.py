@@ -17,7 +17,8 @@ from common.attention.kernels.static import specialised
 
 WORKERS = 2
 ABOUT = """\
-Compiled without a GPU; nothing here was run or timed.
+Compiled without a GPU; nothing here was run or timed. Masks are lists that kernels read: what is compiled here serves
+windows, dilated or not, global tokens, sparse blocks and padding alike.
   size      head_dim; of additive attention, the queries a sentence: a decoder's step, or 50 at once
   tile      queries x keys, warps w, stages s; * the one in use (others are for a benchmark to try)
   regs      registers a thread, as ptxas -v has it (AMD: vector registers, from the assembly)

@@ -175,3 +175,12 @@ def test_trapezoid_is_monotone_on_both_sides_and_never_zero() -> None:
     top = rates.index(1.0)
     assert rates[: top + 1] == sorted(rates[: top + 1]) and rates[top:] == sorted(rates[top:], reverse=True)
     assert rates[0] == 1 / 50 and math.isclose(rates[-1], 0.02)
+
+
+def test_what_is_frozen_by_a_hook_is_not_sharded() -> None:
+    """Shards are other tensors, without the hook: what it froze would be trained."""
+    m = module()
+    m._device_mesh = {"data_parallel": None}  # type: ignore[assignment]
+    m.model.logits.register_hook(torch.zeros_like)  # type: ignore[union-attr, operator]
+    with pytest.raises(ValueError, match="got fsdp, expected cpu, gpu or ddp where a part of logits is frozen"):
+        m.configure_model()

@@ -66,4 +66,32 @@ FAULTS = (
         "float(np.mean(sums / np.asarray(targets)))",
         (RATES + "test_accuracy_is_in_percent_of_all_targets",),
     ),
+    Fault(
+        "modules that are chosen by name do not count",
+        "data/code.py",
+        'if package.endswith(".") and (file',
+        "if not package and (file",
+        ("tests/data/test_code.py::test_code_that_is_imported_counts",),
+    ),
+    Fault(
+        "shards of a frozen part",
+        "common/lit/training.py",
+        "for name, p in self.model.named_parameters() if p._backward_hooks]",
+        "for name, p in self.model.named_parameters() if p is None]",
+        ("tests/common/lit/test_seq2seq.py::test_what_is_frozen_by_a_hook_is_not_sharded",),
+    ),
+    Fault(
+        "speedup upside down",
+        "reproductions/speed.py",
+        "times = [f / s for",
+        "times = [s / f for",
+        ("tests/repro/longformer_bigbird/test_measured.py::test_updates_of_every_length_and_kind",),
+    ),
+    Fault(
+        "memory before the update",
+        "reproductions/speed.py",
+        "peak_bytes(step, device=self.device)",
+        "peak_bytes(int, device=self.device)",
+        ("tests/repro/longformer_bigbird/test_measured.py::test_memory_of_an_update_by_length",),
+    ),
 )

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,13 +36,40 @@ print(json.dumps(found))
 """
 
 
+MASKS = """
+import json, torch
+from common.attention import Blocks, Causal, Dilated, Full, Global, Padding, Random, Window
+from common.attention.kernels import static
+
+masks = [
+    Causal(), Full(), Window(128, 128), Window(255, 0), Dilated(64, 64, 3), Window(64, 64) | Global([0, 300]),
+    Blocks(torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) < 0.4, 64), Window(64, 64) | Random(2, 64, 0),
+    Window(64, 64) & Padding.lengths(torch.tensor([400]), 512),
+]
+print(json.dumps({
+    part: [str(static.specialised(static.example(part, 64, torch.bfloat16, "sm_90", mask=mask))[1:]) for mask in masks]
+    for part in ("forward", "query", "key_value")
+}))
+"""
+
+
+def in_a_process(program: str, cache: Path) -> Any:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(cache)
+    run = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def test_a_mask_changes_no_binary(tmp_path: Path) -> None:
+    """What is compiled for a causal mask serves windows and sparse blocks: masks are lists that kernels read."""
+    for part, sources in in_a_process(MASKS, tmp_path).items():
+        assert len(sources) == 9 and len(set(sources)) == 1, part
+
+
 def test_examples_compile_to_tensor_core_products(tmp_path: Path) -> None:
     """Arguments typed, ones made constants and multiples of 16 marked, as a launch would; what must not matter does not."""
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["TRITON_CACHE_DIR"] = str(tmp_path)
-    run = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, env=environment)
-    assert run.returncode == 0, run.stderr
-    forward, query = json.loads(run.stdout)
+    forward, query = in_a_process(PROGRAM, tmp_path)
     assert forward["mma"] and not forward["wgmma"] and query["wgmma"]
     assert (forward["warps"], query["warps"]) == (4, 4)
 

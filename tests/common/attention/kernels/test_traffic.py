@@ -33,9 +33,9 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def counted(mask: Mask) -> Ledger:
+def counted(mask: Mask, lq: int = LQ, lk: int = LK) -> Ledger:
     draw = torch.Generator().manual_seed(0)
-    sizes = [(HEADS, LQ, D), (KV_HEADS, LK, D), (KV_HEADS, LK, DV)]
+    sizes = [(HEADS, lq, D), (KV_HEADS, lk, D), (KV_HEADS, lk, DV)]
     q, k, v = (torch.randn(BATCH, *size, generator=draw).half().requires_grad_() for size in sizes)
     with counting() as ledger:
         output, _ = flash(Problem(q, k, v, mask, None, D**-0.5, 0.0, 0))
@@ -60,6 +60,22 @@ def test_every_byte_is_that_of_the_closed_form(mask: Mask) -> None:
     assert of_tensors(ledger, "delta_kernel") == traffic.flash_delta(SHAPE)
     assert of_tensors(ledger, "query_kernel") == +traffic.flash_query(SHAPE, mask, 32, 16)
     assert of_tensors(ledger, "key_value_kernel") == +traffic.flash_key_value(SHAPE, mask, 16, 32)
+
+
+@pytest.mark.parametrize("kept", [[0], [0, 3], [0, 1, 3]], ids=["quarter", "half", "three quarters"])
+def test_bytes_and_products_are_proportional_to_density(kept: list[int]) -> None:
+    """Of 2 x 2 blocks of 32, so many are kept: what is read once a block, and every product, is that share of full's."""
+    blocks = torch.zeros(4, dtype=torch.bool)
+    blocks[kept] = True
+    sparse, full = (counted(mask, 64, 64) for mask in (Blocks(blocks.view(2, 2), 32), Full()))
+    for kernel, arguments in {
+        "forward_kernel": "kv",
+        "query_kernel": "kv",
+        "key_value_kernel": ("q", "d_output"),
+    }.items():
+        for argument in arguments:
+            assert 4 * sparse.loads[kernel, argument] == len(kept) * full.loads[kernel, argument] > 0
+        assert 4 * sparse.products[kernel] == len(kept) * full.products[kernel] > 0
 
 
 def test_by_hand() -> None:
