@@ -55,8 +55,8 @@ def imports(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
             package = str(node.values[0].value)
-            if package.endswith(".") and (file := module_file(package[:-1])) and file.name == "__init__.py":
-                yield from (package + module.stem for module in sorted(file.parent.glob("*.py")))
+            if package.endswith(".") and (start := module_file(package[:-1])) and start.name == "__init__.py":
+                yield from (package + module.stem for module in sorted(start.parent.glob("*.py")))
 
 
 @lru_cache

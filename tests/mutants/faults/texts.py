@@ -69,8 +69,8 @@ FAULTS = (
     Fault(
         "modules that are chosen by name do not count",
         "data/code.py",
-        'if package.endswith(".") and (file',
-        "if not package and (file",
+        'if package.endswith(".") and (start',
+        "if not package and (start",
         ("tests/data/test_code.py::test_code_that_is_imported_counts",),
     ),
     Fault(
