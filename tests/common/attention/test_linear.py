@@ -34,10 +34,10 @@ def written_out(q: Tensor, k: Tensor, v: Tensor, causal: bool, log: bool, real: 
 def test_outputs_and_gradients(lq: int, lk: int, causal: bool, chunk: int, log: bool) -> None:
     if causal and lq != lk:
         lq = lk
-    inputs = [x.requires_grad_() for x in problem(lq, lk, log)]
-    expected = written_out(*inputs, causal, log)
+    inputs = q, k, v = tuple(x.requires_grad_() for x in problem(lq, lk, log))
+    expected = written_out(q, k, v, causal, log)
     weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    found = linear_attention(*inputs, causal=causal, log=log, chunk=chunk).output
+    found = linear_attention(q, k, v, causal=causal, log=log, chunk=chunk).output
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-10)
     for got, wanted in zip(
         torch.autograd.grad((found * weight).sum(), inputs),
