@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from common.nn.linear import Elu, Favor
 from common.nn.sparse import BigBird, Full, Local, Windowed
 from tests.common.nn.sparse.spec import made, texts
 
@@ -16,6 +17,10 @@ LAYERS: dict[str, Any] = {
     "etc": BigBird(backend="chunked", block=4, global_tokens=1),
     "local": Local(backend="chunked", block=4),
     "full": Full(backend="chunked"),
+    "favor": Favor(features=8),
+    "favor, trigonometric": Favor(features=64, kind="trigonometric"),
+    "elu, causal": Elu(causal=True),
+    "elu": Elu(),
 }
 
 
