@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from common.nn.linear import Elu, Favor
+from common.nn.linformer import Linformer
 from common.nn.sparse import BigBird, Full, Local, Windowed
 from tests.common.nn.sparse.spec import made, texts
 
@@ -21,6 +22,8 @@ LAYERS: dict[str, Any] = {
     "favor, trigonometric": Favor(features=64, kind="trigonometric"),
     "elu, causal": Elu(causal=True),
     "elu": Elu(),
+    "linformer": Linformer(backend="chunked", rank=8, max_length=64),
+    "linformer, pooling": Linformer(backend="chunked", rank=8, max_length=64, projection="pooling"),
 }
 
 
