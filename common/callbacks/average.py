@@ -57,6 +57,8 @@ class Average(Callback):
 
 
 def weights_of(pl_module: LightningModule) -> dict[str, Tensor]:
-    """All floating-point tensors of the model; one that has two names is there twice."""
+    """All parameters of the model, one that has two names twice. What it keeps besides, random draws say, stays as it is: a
+    mean of draws is no draw."""
     model: Any = pl_module.model
-    return {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in buffers}

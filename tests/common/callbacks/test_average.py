@@ -14,7 +14,8 @@ from common.callbacks.last import Last
 
 
 class Counting(pl.LightningModule):
-    """Its weight is 2^n after n updates: the gradient is minus the weight, the rate 1. Two names, one weight."""
+    """Its weight is 2^n after n updates: the gradient is minus the weight, the rate 1. Two names, one weight; a buffer that
+    changes with each batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,12 +23,14 @@ class Counting(pl.LightningModule):
         self.model["b"].weight = self.model["a"].weight
         nn.init.ones_(self.model["a"].weight)  # type: ignore[arg-type]
         self.model.register_buffer("seen", torch.zeros(1, dtype=torch.int64))
+        self.model.register_buffer("drawn", torch.zeros(1))
 
     @property
     def weight(self) -> Tensor:
         return self.model["a"].weight  # type: ignore[return-value]
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        self.model.drawn += 1  # type: ignore[operator]
         return -0.5 * self.weight.square().sum()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -84,6 +87,7 @@ def test_the_mean_of_a_training(tmp_path: Path, accumulate: int) -> None:
     average.load_mean(module)
     assert module.weight.item() == pytest.approx(104 / 3)
     assert module.model["b"].weight is module.weight
+    assert module.model.drawn == 6 * accumulate, "what is drawn is no weight"
 
 
 def test_a_killed_training_has_the_same_mean(tmp_path: Path) -> None:
