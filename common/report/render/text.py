@@ -35,7 +35,7 @@ Digits = int | None  # decimals; None: three significant figures
 def number(value: float, digits: Digits = 2) -> str:
     """A number with a real minus sign and thin thousands; one with more than nine digits in front as a power of ten."""
     if abs(value) >= 1e9 or digits is None and value and not 1e-3 <= abs(value) < 1e7:
-        return f"{value:.3g}".replace("e+", "e").replace("-", MINUS)
+        return f"{value:.3g}".replace("-", MINUS)
     if digits is None:
         digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
     return f"{value:,.{digits}f}".replace("-", MINUS).replace(",", " ")

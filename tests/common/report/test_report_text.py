@@ -21,7 +21,7 @@ HEADINGS = ["Verdicts", "Tables", "Scorers", "Source length", "Ablations", "Not 
 
 @pytest.mark.parametrize(
     ("value", "digits", "expected"),
-    [(-1.5, 2, "−1.50"), (12345.678, 1, "12 345.7"), (0.0, 2, "0.00"), (-3.2455e13, 2, "−3.25e13")],
+    [(-1.5, 2, "−1.50"), (12345.678, 1, "12 345.7"), (0.0, 2, "0.00"), (-3.2455e13, 2, "−3.25e+13")],
 )
 def test_numbers(value: float, digits: int, expected: str):
     assert text.number(value, digits) == expected
