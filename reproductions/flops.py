@@ -13,8 +13,6 @@ from torch import nn
 
 from common.bench import count_flops
 from common.lit.training import Trained
-from common.nn.multihead import MultiHead
-from common.nn.sparse.full import FullAttention
 
 
 def flops_per_token(module: Trained, batches: Iterable[Any]) -> float:
@@ -31,7 +29,7 @@ def flops_per_token(module: Trained, batches: Iterable[Any]) -> float:
 
 @contextmanager
 def _written_out(module: nn.Module) -> Iterator[None]:
-    attentions = [part for part in module.modules() if isinstance(part, MultiHead | FullAttention)]
+    attentions: list[Any] = [part for part in module.modules() if getattr(part, "counts_as_written_out", False)]
     backends = [part.backend for part in attentions]
     try:
         for part in attentions:

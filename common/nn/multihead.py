@@ -21,6 +21,9 @@ class MultiHead(nn.Module):
     sentence all are looked up in one product, and the query heads of a group too.
     """
 
+    counts_as_written_out = True
+    """Its FLOPs are counted as those of the reference, whoever computes it."""
+
     def __init__(
         self,
         d_model: int,

@@ -9,7 +9,7 @@ import pytest
 
 from data import code
 from reproductions import provenance
-from reproductions.compose import Job
+from reproductions.compose import Job, job
 
 Maker = Callable[..., Job]
 
@@ -76,11 +76,28 @@ def test_source_hash(tree: Path, name: str, text: str, changes: bool) -> None:
     assert (provenance.source_hash(config) != before) == changes
 
 
-def test_the_real_sources_of_a_row() -> None:
-    targets = {"reproductions.bahdanau.model", "data.translation", "common.optim", *provenance.ENTRY}
-    modules = code.closure(frozenset(targets), provenance.LOGGERS)
-    assert {"common.nn.attentive", "common.decode.beam", "data.bucketing", "common.lit.seq2seq"} <= modules
-    assert not [name for name in modules if name.startswith(("common.report", "reproductions.log_"))]
+@pytest.mark.parametrize(
+    ("row", "own", "of_others"),
+    [
+        (
+            "bahdanau/rnnsearch_50",
+            {"common.nn.attentive", "common.decode.beam", "common.lit.seq2seq"},
+            "common.nn.sparse",
+        ),
+        (
+            "longformer_bigbird/lm_window",
+            {"common.nn.sparse.windowed", "common.attention.backends.chunked"},
+            "common.decode",
+        ),
+    ],
+)
+def test_the_real_sources_of_a_row(row: str, own: set[str], of_others: str) -> None:
+    """Those of its model, its task and of backends that are chosen by name; none of another task, of reports or loggers."""
+    config = job((f"experiment={row}",), None).config
+    targets = {str(target).rpartition(".")[0] for target in provenance._values(config, "_target_")}
+    modules = code.closure(frozenset(targets | set(provenance.ENTRY)), provenance.LOGGERS)
+    assert own <= modules
+    assert not [name for name in modules if name.startswith(("common.report", "reproductions.log_", of_others))]
 
 
 def test_a_module_that_git_does_not_know_makes_the_checkout_dirty(

@@ -24,6 +24,9 @@ class Full(Relative):
 class FullAttention(Layer):
     """Every token sees every real one, or those up to its own. is_global and stage change nothing: all is seen already."""
 
+    counts_as_written_out = True
+    """Its FLOPs are counted as those of the reference, whoever computes it."""
+
     def __init__(self, d_model: int, heads: int, of: Full) -> None:
         super().__init__(d_model, heads, of)
         self.mask: core.Mask = core.Causal() if of.causal else core.Full()
