@@ -30,9 +30,8 @@ def dry_run(config: Config) -> str:
     module = build(config, data)
     batch = task.made_up(data, 1, min(task.usual(data)[1], POSITIONS))
     optimizer = module.optimizer(module.parameters())
-    for (
-        group
-    ) in optimizer.param_groups:  # a tenth of an early update's rate: an optimiser's first step may be its longest
+    # a tenth of an early update's rate: with some schedules the rate alone means nothing, and a first step may be the longest
+    for group in optimizer.param_groups:
         group["lr"] *= 0.1 * module.schedule(99, module.total_updates)
     started, losses = time.perf_counter(), []
     for _ in range(2):
