@@ -48,8 +48,10 @@ def linear_attention(
         q: (B, H, Lq, M), features of the queries; k: (B, H, Lk, M), of the keys; v: (B, H, Lk, Dv). Floating point; computed
             in fp32, fp64 where one is fp64.
         causal: Lq = Lk, and a query sees the keys up to its own, after those of `state`.
-        log: q and k hold logarithms of features, which are positive then. Exact at any size: the largest logarithm of each
-            feature is taken out of sum and quotient, so that nothing overflows and no sum is lost.
+        log: q and k hold logarithms of features, which are positive then. The largest logarithm of each feature is taken out
+            of sum and quotient, so that nothing overflows. Exact at any size but in a causal text whose chunk holds a later key
+            with features beyond exp(87) times an earlier one's (fp32): what the earlier ones add is lost there. `chunk=1`
+            has no later keys.
         real: bool (B, Lk), False = padding, which takes no part whatever it holds.
         state: of keys seen before; with all queries of a causal text or of another one.
         chunk: keys that are compared with queries one by one, causal only.
