@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import nn
@@ -31,8 +32,9 @@ class CharacterStep(Updates):
         return make(vocabulary=vocabulary(BYTES))
 
     def beside(self) -> dict[str, Callable[[], object]]:
-        return {PRODUCT: self.product()[0]}
+        return {PRODUCT: self.product[0]}
 
+    @cached_property
     def product(self) -> tuple[Callable[[], object], int]:
         return bench.product(DTYPES[self.precision], device=self.device)
 
@@ -50,7 +52,7 @@ class CharacterStep(Updates):
     def record(
         self, rows: Rows, length: int, steps: Mapping[str, Callable[[], None]], seconds: Mapping[str, Sequence[float]]
     ) -> None:
-        tokens, work = self.sequences(length) * length, self.product()[1]
+        tokens, work = self.sequences(length) * length, self.product[1]
         for row, step in steps.items():
             store(rows, row, "tokens_per_second", length, "symbols/s").extend(tokens / s for s in seconds[row])
             share = bench.count_flops(step) / work
