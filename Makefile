@@ -21,9 +21,14 @@ READY := .venv/.ready
 alias_flash = flash_attention
 alias_longformer = longformer_bigbird
 alias_bigbird = longformer_bigbird
+alias_performer = performer_linformer
+alias_linformer = performer_linformer
+alias_linear_transformer = performer_linformer
 paper = $(or $(alias_$(subst -,_,$*)),$(subst -,_,$*))
 papers = $(patsubst reproductions/%/published.yaml,%,$(wildcard reproductions/*/published.yaml))
 comma = ,
+empty =
+space = $(empty) $(empty)
 scale = scale=$(or $(SCALE),small)
 # $(call tables,scale=...): those of the paper; some run at the paper scale alone
 shared_longformer_bigbird = conf/table/lra_*.yaml
@@ -34,8 +39,9 @@ choice = $(strip $(if $(ROW),experiment=$(paper)/$(subst $(comma),$(comma)$(pape
 # What is measured goes with the whole paper: not with a choice of its trained rows, whose overrides it does not have.
 trained = $(wildcard conf/table/$(paper)_*.yaml)
 measured = $(if $(and $(trained),$(TABLE)$(ROW)),,$(wildcard conf/bench/$(paper).yaml))
-train = failed=0; for table in $(call tables,$(1)); do \
-	$(PY) -m reproductions.train -m table=$$table $(1) $(choice) || { failed=$$?; test $$failed = 1 || exit $$failed; }; done
+listed = $(subst $(space),$(comma),$(strip $(call tables,$(1))))
+train = failed=0; $(if $(call listed,$(1)),$(PY) -m reproductions.train -m table=$(call listed,$(1)) $(1) $(choice) || \
+	{ failed=$$?; test $$failed = 1 || exit $$failed; };)
 
 measure = for seed in $(subst $(comma), ,$(or $(SEEDS),1)); do \
 	$(PY) -m reproductions.bench bench=$(paper) $(scale) seed=$$seed $(if $(FRESH),fresh=true) $(if $(trained),,$(ARGS)) || \
@@ -99,10 +105,10 @@ _known-%:
 
 # A failed row is exit code 1, and the report shows it: so it is written all the same. Other codes (a wrong argument) stop.
 repro-%: _known-% $(READY)  ## train the rows of its tables, then report
-	@$(call train,$(scale)); $(if $(measured),$(measure)) $(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
+	@$(call train,$(scale)) $(if $(measured),$(measure)) $(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
 
 dry-run-%: _known-% $(READY)  ## one update of every row with a made-up batch; SCALE=paper unless given
-	@$(call train,scale=$(or $(SCALE),paper) dry_run=true); exit $$failed
+	@$(call train,scale=$(or $(SCALE),paper) dry_run=true) exit $$failed
 
 report-%: _known-% $(READY)  ## report on the runs there are; ARGS="rescore=true" under every scorer
 	@$(PY) -m reproductions.report paper=$(paper) $(scale) $(ARGS)

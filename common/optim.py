@@ -26,6 +26,11 @@ def halved(update: int, total: int, *, epochs: int, after: int) -> float:
     return 0.5 ** max(0, epoch - after + 1)
 
 
+def dropped(update: int, total: int, *, at: float, factor: float) -> float:
+    """Full rate for the share `at` of all updates, then `factor` times it (Katharopoulos et al. 2020, section 4.1)."""
+    return factor if update >= at * total else 1.0
+
+
 def noam(update: int, total: int, *, d_model: int, warmup: int) -> float:
     """d_model^-0.5 * min(step^-0.5, step * warmup^-1.5) with step = update + 1: a linear rise over `warmup` updates, then a
     fall with the root of the step (Vaswani et al. 2017, section 5.3). It is the rate itself where the optimiser's is 1."""

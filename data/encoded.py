@@ -44,6 +44,9 @@ class Ragged:
         place = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return type(self)(self.values[place], offsets)
 
+    def row(self, i: int) -> NDArray[np.int64]:
+        return self.values[self.offsets[i] : self.offsets[i + 1]].astype(np.int64)
+
     def padded(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """(B, longest) ids with PAD on the right."""
         part = self.select(rows)

@@ -102,6 +102,11 @@ class ByteData(LongData[TokenBatch]):
         return vocabulary(BYTES)
 
     @property
+    def longest(self) -> int:
+        """Bytes of the longest sequence of training and evaluation."""
+        return max(self.eval_length, *(stage.length for stage in self.staged))
+
+    @property
     def test_positions(self) -> int:
         """About how many places a model goes through in an evaluation of test; known before it is prepared."""
         again = self.eval_length // self.eval_step if self.causal else 1

@@ -48,11 +48,23 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 
 def jobs_of(overrides: Sequence[str], searchpath: str | None) -> list[Job]:
-    """All jobs of a sweep: the rows of `table=` or of `experiment=a,b`, times the seeds.
+    """All jobs of a sweep: the rows of `table=a,b` or of `experiment=a,b`, times the seeds; each once.
 
     Raises ValueError naming the override that does not fit, near matches, and which rows have its key.
     """
     parsed = parse(overrides)
+    tables = [o for o in parsed if o.key_or_group == "table" and o.is_sweep_override()]
+    if not tables:
+        return _swept(parsed, searchpath)
+    others = [str(o.input_line) for o in parsed if o not in tables]
+    found: dict[Path, Job] = {}
+    for table in tables[-1].sweep_string_iterator():
+        for one in _swept(parse([f"table={table}", *others]), searchpath):
+            found.setdefault(one.folder, one)
+    return list(found.values())
+
+
+def _swept(parsed: Sequence[Override], searchpath: str | None) -> list[Job]:
     sweep = {o.key_or_group: list(o.sweep_string_iterator()) for o in parsed if o.is_sweep_override()}
     fixed = [o for o in parsed if not o.is_sweep_override()]
     plain = [str(o.input_line) for o in fixed]

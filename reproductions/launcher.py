@@ -1,17 +1,19 @@
 """Runs jobs: skips finished ones, says what is coming, runs the rest side by side, each in a process of its own."""
 
 import json
+import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from filelock import FileLock, Timeout
 from tqdm import tqdm
@@ -27,6 +29,12 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
     "MALLOC_TOP_PAD_": str(1 << 26),
 }
+IMPORTED = (
+    "reproductions.job",
+    "reproductions.log_wandb",
+    "reproductions.tasks.text",
+    "reproductions.tasks.translation",
+)
 
 
 def finished(job: Job) -> bool:
@@ -157,9 +165,43 @@ def free_memory() -> float:
 @dataclass
 class Running:
     job: Job
-    process: subprocess.Popen[bytes]
-    log: IO[bytes]
+    process: BaseProcess
     bar: tqdm
+
+
+def processes() -> ForkServerContext | SpawnContext:
+    """What starts them: on Linux copies of one that has imported everything and computed nothing, since imports take
+    longer than a small row."""
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(IMPORTED))
+    return context
+
+
+@contextmanager
+def environment(more: Mapping[str, str]) -> Iterator[None]:
+    """What is read when a process starts."""
+    before = dict(os.environ)
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def run_row(arguments: Sequence[str], log: Path, variables: Mapping[str, str]) -> None:
+    """What such a process does: `python -m reproductions.train` with these arguments."""
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.argv[1:] = arguments  # Lightning starts the further processes of distributed training with them
+    from reproductions.train import main
+
+    sys.exit(main(arguments))
 
 
 @dataclass
@@ -184,7 +226,7 @@ class Board:
             for one in running:
                 one.process.terminate()
             for one in running:
-                one.process.wait()
+                one.process.join()
         return self.failed
 
     def ready(self, waiting: Sequence[Job], running: Sequence[Running]) -> Job | None:
@@ -199,25 +241,21 @@ class Board:
             (job.folder / "result.json").unlink()  # of an earlier attempt
         directory = ["--config-dir", self.searchpath] if self.searchpath else []
         threads = str(job.config["trainer"]["threads"])
-        log = (job.folder / "log.txt").open("ab")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "reproductions.train", *directory, *job.overrides],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=os.environ | KEEP_MEMORY | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
-        )
+        with environment(KEEP_MEMORY | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}):
+            arguments = [*directory, *job.overrides], job.folder / "log.txt", dict(os.environ)
+            process = processes().Process(target=run_row, args=arguments)
+            process.start()
         quiet = not sys.stderr.isatty()
         if quiet:
             print(f"started: {job.folder.name}", flush=True)
         bar = tqdm(desc=job.folder.name, unit=" updates", disable=quiet, dynamic_ncols=True)
         bar.set_postfix_str("starting")
-        return Running(job, process, log, bar)
+        return Running(job, process, bar)
 
     def look(self, one: Running) -> bool:
         """Update the bar; True once the process has ended."""
         folder = one.job.folder
-        code = one.process.poll()
+        code = one.process.exitcode
         state = read_json(folder / "progress.json")
         if state:
             one.bar.total = state["total"]
@@ -225,7 +263,6 @@ class Board:
             one.bar.update(state["done"] - one.bar.n)
         if code is None:
             return False
-        one.log.close()
         result = read_json(folder / "result.json") or {}
         good = code == 0 and result.get("status") == "ok"
         one.bar.set_postfix_str("done" if good else "failed")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from common.attention import features
-from common.attention.linear import linear_attention
+from common.attention.linear import State, linear_attention
 from common.nn.sparse.layer import Layer, Settings, refuse_global, without_padding
 
 Kind = Literal["positive", "trigonometric", "relu"]
@@ -18,7 +18,9 @@ KINDS = ("positive", "trigonometric", "relu")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Linear(Settings):
+class Linear(Settings):
+    """What the factories here share."""
+
     backend: str = "reference"
     causal: bool = False
 
@@ -33,7 +35,7 @@ class _Linear(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Favor(_Linear):
+class Favor(Linear):
     """Factory. features: random ones, M in the paper. kind: positive or trigonometric ones of the softmax, or generalised ones
     of ReLU, which approximate nothing. orthogonal: in blocks of head_dim. redraw: calls in training from one draw to the
     next, 0: never. seed: of the draws, which differ from layer to layer; all heads of a layer share one.
@@ -57,7 +59,7 @@ class Favor(_Linear):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elu(_Linear):
+class Elu(Linear):
     """Factory of the Linear Transformer's layers."""
 
     def __call__(self, d_model: int, heads: int, layer: int, layers: int) -> "EluAttention":
@@ -72,10 +74,24 @@ class Features(NamedTuple):
     log: bool = False
 
 
+def random_features(kind: Kind, q: Tensor, k: Tensor, draw: Tensor, real: Tensor | None = None) -> Features:
+    """q, k: (B, H, T, D); draw: (M, D), see `common.attention.features`; real: bool (B, T), False = padding."""
+    if kind == "positive":
+        return Features(features.positive(q, draw), features.positive(k, draw), log=True)
+    if kind == "relu":
+        return Features(features.relu(q, draw), features.relu(k, draw))
+    (of_q, _), (of_k, lengths) = (features.trigonometric(x, draw) for x in (q, k))
+    # a factor of each query cancels, and one of all keys: so the largest is taken out
+    if real is not None:
+        lengths = lengths.masked_fill(~real[:, None, :, None], -torch.inf)
+    largest = lengths.detach().amax(2, keepdim=True)
+    return Features(of_q, of_k * (lengths - largest.masked_fill(largest == -torch.inf, 0.0)).exp())
+
+
 class LinearAttention(Layer):
     """Padding may stand anywhere. Stages change nothing."""
 
-    def __init__(self, d_model: int, heads: int, of: _Linear) -> None:
+    def __init__(self, d_model: int, heads: int, of: Linear) -> None:
         super().__init__(d_model, heads, of)
         self.causal = of.causal
 
@@ -90,11 +106,26 @@ class LinearAttention(Layer):
         found = self.features(q, k, real)
         return self.merge(linear_attention(found.q, found.k, v, causal=self.causal, log=found.log, real=real).output)
 
+    def step(self, x: Tensor, memory: State | None) -> tuple[Tensor, State | None]:
+        """memory: sums, of one size whatever is remembered (Katharopoulos et al. 2020, section 3.4)."""
+        if not self.causal or not self.remembers:
+            return super().step(x, memory)
+        q, k, v = self.project(x)
+        found = self.features(q, k, None)
+        output, state = linear_attention(found.q, found.k, v, causal=True, log=found.log, state=memory)
+        return self.merge(output), state
+
+    @property
+    def remembers(self) -> bool:
+        """Whether features of a key depend on the key alone."""
+        return True
+
 
 class FavorAttention(LinearAttention):
     """What is drawn lies in the state dict, with the number of training calls that decides the next draw: a run that goes on
     draws what it would have drawn. Out of training nothing is drawn."""
 
+    kind: Kind
     draw: Tensor
     calls: Tensor
 
@@ -121,17 +152,12 @@ class FavorAttention(LinearAttention):
             self.calls += 1
         return super().forward(x, real=real, is_global=is_global, stage=stage)
 
+    @property
+    def remembers(self) -> bool:
+        return self.kind != "trigonometric"  # their lengths are taken over the largest of all keys
+
     def features(self, q: Tensor, k: Tensor, real: Tensor | None) -> Features:
-        if self.kind == "positive":
-            return Features(features.positive(q, self.draw), features.positive(k, self.draw), log=True)
-        if self.kind == "relu":
-            return Features(features.relu(q, self.draw), features.relu(k, self.draw))
-        (of_q, _), (of_k, lengths) = (features.trigonometric(x, self.draw) for x in (q, k))
-        # a factor of each query cancels, and one of all keys: so the largest is taken out
-        if real is not None:
-            lengths = lengths.masked_fill(~real[:, None, :, None], -torch.inf)
-        largest = lengths.detach().amax(2, keepdim=True)
-        return Features(of_q, of_k * (lengths - largest.masked_fill(largest == -torch.inf, 0.0)).exp())
+        return random_features(self.kind, q, k, self.draw, real)
 
 
 class EluAttention(LinearAttention):

@@ -1,6 +1,6 @@
 """Transformers for long texts, over any of the layers of `common.nn.sparse` (Beltagy et al. 2020; Zaheer et al. 2020)."""
 
-from typing import Required, TypedDict, Unpack
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,13 @@ class Options(TypedDict, total=False):
     dropout: float
     embedding_dropout: float
     std: float | None
+
+
+class Memory(NamedTuple):
+    """Of a text read so far, one for each layer."""
+
+    seen: int = 0
+    layers: tuple[Any, ...] = ()
 
 
 class Trunk(nn.Module):
@@ -89,6 +96,16 @@ class Trunk(nn.Module):
             x = block(x, real=real, is_global=is_global, stage=stage)
         return self.last(x if self.extra is None else x[:, len(self.extra) :])
 
+    def step(self, tokens: Tensor, memory: "Memory") -> tuple[Tensor, "Memory"]:
+        """The next position alone. tokens: int64 (B,). Returns (B, d_model) and the memory for the one after."""
+        x = self.embedding(tokens[:, None], start=memory.seen)
+        layers = []
+        for block, of_layer in zip(self.blocks, memory.layers or (None,) * len(self.blocks), strict=True):
+            assert isinstance(block, Block)
+            x, after = block.step(x, of_layer)
+            layers.append(after)
+        return self.last(x)[:, 0], Memory(memory.seen + 1, tuple(layers))
+
 
 def initialise(blocks: nn.ModuleList, std: float, layers: int) -> None:
     """See `Options`. Biases and norms stay as they are; separate global projections are copies again."""
@@ -118,6 +135,12 @@ class LanguageModel(nn.Module):
         """tokens: int64 (B, T), padding on the right, which nothing before it sees. Returns logits (B, T, vocabulary) of
         the token after each."""
         return nn.functional.linear(self.trunk(tokens, stage=stage), self.trunk.embedding.weight)
+
+    def step(self, tokens: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
+        """What `forward` gives for a text, symbol by symbol. tokens: int64 (B,), what follows the text of `memory`; None: its
+        beginning. Returns logits (B, vocabulary) and the memory with this symbol."""
+        hidden, after = self.trunk.step(tokens, memory or Memory())
+        return nn.functional.linear(hidden, self.trunk.embedding.weight), after
 
 
 class MaskedModel(nn.Module):

@@ -1,4 +1,5 @@
-"""A model for longer texts from a trained one for shorter ones (Beltagy et al. 2020, section 5)."""
+"""A model from the weights of another one: for longer texts (Beltagy et al. 2020, section 5), with another kind of attention
+(Choromanski et al. 2020, section 4.3), or for another task (Devlin et al. 2019, section 3.2)."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -11,6 +12,7 @@ from common.nn.sparse.windowed import WindowedAttention
 TABLE = "embedding.places"
 """How the name of a table of learned positions ends."""
 
+TRUNK = "trunk."
 Positions = Literal["copied", "random"]
 
 
@@ -21,7 +23,7 @@ def start_from(
 
     positions: of the longer table, "copied", the shorter one again and again ("we copy BERT's ... multiple times"), or
     "random", as the model has drawn them itself (table 5). What the shorter one need not have: separate global projections,
-    which become copies of the others, and BigBird's draws and extra tokens, which stay. only_new_positions: nothing is
+    which become copies of the others, and BigBird's and FAVOR+'s draws and extra tokens, which stay. only_new_positions: nothing is
     trained but the positions beyond the shorter model's (table 5, last row), by an optimiser without weight decay, which
     would move the others without a gradient. Raises ValueError, and loads nothing, for weights that are missing besides
     these, are too many, or have another shape.
@@ -64,4 +66,16 @@ def train_positions_alone(model: nn.Module, known: int) -> None:
 
 
 def _may_lack(name: str) -> bool:
-    return "_global." in name or name.endswith((".order", "trunk.extra"))
+    return "_global." in name or name.endswith((".order", "trunk.extra", ".attention.draw", ".attention.calls"))
+
+
+def start_trunk_from(model: nn.Module, pretrained: Mapping[str, Tensor]) -> None:
+    """Load the embedding and blocks of another model, the state dict `pretrained`, in place; what a model has on top of its
+    trunk stays. Raises ValueError, and loads nothing, for trunks that differ."""
+    own = {name for name in model.state_dict() if name.startswith(TRUNK)}
+    given = {name: tensor for name, tensor in pretrained.items() if name.startswith(TRUNK)}
+    if own != given.keys():
+        raise ValueError(
+            f"weights of a trunk: missing {sorted(own - given.keys())}, too many {sorted(given.keys() - own)}"
+        )
+    start_from(model, model.state_dict() | given, positions="copied")

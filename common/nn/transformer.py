@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 
@@ -104,6 +104,19 @@ class Block(nn.Module):
         """x: (B, T, d_model); given: what its attention takes besides. Returns (B, T, d_model)."""
         x = residual(self.norm, self.norm_1, x, lambda y: self.dropout(self.attention(y, **given)))
         return residual(self.norm, self.norm_2, x, lambda y: self.dropout(self.feedforward(y)))
+
+    def step(self, x: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        """The block at the position after those that its attention remembers: x (B, 1, d_model); memory: what the last call
+        gave, None at the first position."""
+        after, attention = memory, cast(Any, self.attention)
+
+        def attend(y: Tensor) -> Tensor:
+            nonlocal after
+            seen, after = attention.step(y, memory)
+            return self.dropout(seen)
+
+        x = residual(self.norm, self.norm_1, x, attend)
+        return residual(self.norm, self.norm_2, x, lambda y: self.dropout(self.feedforward(y))), after
 
 
 class Stack(nn.Module):

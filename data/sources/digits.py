@@ -47,6 +47,11 @@ class Digits(Packaged):
     classes = tuple("0123456789")
     paired = False
     size_of_test = 500, 500 * PIXELS
+    longest = PIXELS
+
+    def scored(self, symbols: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Where pictures are generated: every pixel."""
+        return np.ones(len(symbols), dtype=bool)
 
     def check(self, folder: Path) -> None:
         read_pictures(folder / self.members[0])

@@ -3,14 +3,19 @@
 `Context` is that of all sources; its languages are empty here, see `place`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from data.fetch import Download
-from data.pairs import Counts
+from data.pairs import Counts, count
 from data.sources.base import Context
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,14 @@ class Generated:
         return {}
 
 
+def numbered(train: int, dev: int, test: int, counts: Counts, make: Callable[[str], Made]) -> dict[str, Iterable[Made]]:
+    """So many made-up documents a split, each from its name, `train 1` and so on."""
+    sizes = {"train": train, "dev": dev, "test": test}
+    for split, n in sizes.items():
+        count(counts, split, "read", n)
+    return {split: [make(f"{split} {i + 1}") for i in range(n)] for split, n in sizes.items()}
+
+
 class TextSource(LongSource, Protocol):
     def texts(self, context: Context, counts: Counts) -> dict[str, Iterable[Text]]:
         """The documents of train, dev and test in their order, fetched if need be; `counts` takes what was left out."""
@@ -103,6 +116,19 @@ class DocumentSource(LongSource, Protocol):
     def documents(self, context: Context, counts: Counts) -> dict[str, Iterable[Document]]:
         """The documents of train and test, and of dev where the source has one, fetched if need be; `counts` takes
         what was left out and why."""
+        ...
+
+
+class SequenceSource(DocumentSource, Protocol):
+    """Documents whose symbols are predicted one after the other."""
+
+    @property
+    def longest(self) -> int:
+        """Symbols of the longest document."""
+        ...
+
+    def scored(self, symbols: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Which symbols of a document, (T,), are to be predicted; a function of the document alone."""
         ...
 
 

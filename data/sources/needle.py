@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from data.pairs import Counts, count
+from data.pairs import Counts
 from data.sources.base import Context
-from data.sources.long import Document, Generated
+from data.sources.long import Document, Generated, numbered
 
 VALUES = 10
 
@@ -53,10 +53,7 @@ class Needle(Generated):
         return self.test, self.test * (1 + self.paired) * (self.shortest + self.longest) // 2
 
     def documents(self, context: Context, counts: Counts) -> dict[str, Iterable[Document]]:
-        sizes = {"train": self.train, "dev": self.dev, "test": self.test}
-        for split, n in sizes.items():
-            count(counts, split, "read", n)
-        return {split: [self.document(f"{split} {i + 1}") for i in range(n)] for split, n in sizes.items()}
+        return numbered(self.train, self.dev, self.test, counts, self.document)
 
     def document(self, name: str) -> Document:
         rng = random.Random(f"needle/{self.seed}/{name}")

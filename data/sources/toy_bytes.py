@@ -8,9 +8,9 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from data.pairs import Counts, count
+from data.pairs import Counts
 from data.sources.base import Context
-from data.sources.long import Generated, Text
+from data.sources.long import Generated, Text, numbered
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -44,10 +44,7 @@ class ToyBytes(Generated):
         return self.test, self.test * self.records * (self.value + 4)
 
     def texts(self, context: Context, counts: Counts) -> dict[str, Iterable[Text]]:
-        sizes = {"train": self.train, "dev": self.dev, "test": self.test}
-        for split, n in sizes.items():
-            count(counts, split, "read", n)
-        return {split: [self.text(f"{split} {i + 1}") for i in range(n)] for split, n in sizes.items()}
+        return numbered(self.train, self.dev, self.test, counts, self.text)
 
     def text(self, name: str) -> Text:
         rng = random.Random(f"toy_bytes/{self.seed}/{name}")

@@ -14,12 +14,14 @@ from common.metrics.score import Score
 from data.documents import DocumentData
 from data.language_modeling import ByteData
 from data.long_data import LongData
+from data.sequences import SequenceData
 from data.symbols import SPECIALS
 from data.token_batch import LabelBatch, TokenBatch, made_up_labels, made_up_tokens
 from reproductions.records import write_lines
 from reproductions.tasks.base import Config, Task, Tested, training_nll
 
 Record = dict[str, Any]
+Symbols = ByteData | SequenceData
 
 
 class TextTask(Task):
@@ -72,16 +74,16 @@ class TextTask(Task):
 
 
 class _OfSymbols(TextTask):
-    def sizes(self, data: ByteData) -> dict[str, int]:
+    def sizes(self, data: Symbols) -> dict[str, int]:
         return {"vocabulary": data.vocabulary}
 
-    def longest(self, data: ByteData) -> int:
-        return max(data.eval_length, *(stage.length for stage in data.staged))
+    def longest(self, data: Symbols) -> int:
+        return data.longest
 
-    def usual(self, data: ByteData) -> tuple[int, int]:
+    def usual(self, data: Symbols) -> tuple[int, int]:
         return data.batch_size, data.length
 
-    def made_up(self, data: ByteData, items: int, length: int) -> TokenBatch:
+    def made_up(self, data: Symbols, items: int, length: int) -> TokenBatch:
         return made_up_tokens(data.vocabulary - SPECIALS, items, length, masked=self.module is MaskedLanguageModel)
 
     def scores(self, records: list[Record]) -> dict[str, Score]:

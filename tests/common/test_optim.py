@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch.optim.lr_scheduler import LambdaLR
 
-from common.optim import cosine, noam, rsqrt, staged
+from common.optim import cosine, dropped, noam, rsqrt, staged
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -90,3 +90,9 @@ def test_half_a_cosine() -> None:
     factors = [cosine(update, 100, warmup=4) for update in range(100)]
     assert factors[0] == 0.25 and factors[50] == pytest.approx(0.5) and factors[-1] < 1e-3
     assert factors[25] == pytest.approx(0.5 * (1 + 0.5**0.5))
+
+
+def test_the_rate_of_the_copy_task_falls_once() -> None:
+    """Katharopoulos et al. 2020, section 4.1: 1e-3, 1e-4 after 3,000 updates, of 10,000 here."""
+    factors = [dropped(update, 10_000, at=0.3, factor=0.1) for update in (0, 2_999, 3_000, 9_999)]
+    assert factors == [1.0, 1.0, 0.1, 0.1]

@@ -12,6 +12,7 @@ from tests.data.kinds import NAMES, kind
 ROWS = ("rnnencdec_30", "rnnsearch_30", "rnnencdec_50", "rnnsearch_50", "rnnsearch_50_star")
 ROW = "experiment=bahdanau/rnnsearch_50"
 LM_ROW, DOCUMENT_ROW = "experiment=longformer_bigbird/lm_window", "experiment=longformer_bigbird/doc_longformer"
+SEQUENCE_ROW = "experiment=performer_linformer/copy_elu"
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
@@ -41,8 +42,10 @@ def test_every_ablation_composes_and_is_a_line_of_its_own(ablation: str) -> None
 def test_every_data_set_composes(data: str) -> None:
     given = [f"data.source.splits.{s}=a.tsv" for s in ("train", "dev", "test")] if data == "files" else []
     given += ["data.source_lang=en", "data.target_lang=fr"] if data == "files" else []
-    made_of = (data.rpartition("_")[0], f"{data.rpartition('_')[0]}_bytes")  # a name is that of the prepared text
-    row = {"TranslationData": ROW, "ByteData": LM_ROW, "DocumentData": DOCUMENT_ROW}[kind(data)]
+    stem = data.rpartition("_")[0]
+    made_of = (stem, f"{stem}_bytes", f"{stem}_pixels")  # a name is that of the prepared text
+    rows = {"TranslationData": ROW, "ByteData": LM_ROW, "DocumentData": DOCUMENT_ROW, "SequenceData": SEQUENCE_ROW}
+    row = rows[kind(data)]
     assert job((row, f"data={data}", *given), None).config["data"]["name"] in (data, *made_of)
 
 
@@ -138,3 +141,12 @@ def test_every_experiment_says_what_it_is() -> None:
     for path in CONF.glob("experiment/*/*.yaml"):
         assert path.read_text().splitlines()[1].startswith("# "), f"{path}: no header comment"
         yaml.safe_load(path.read_text())
+
+
+def test_rows_of_several_tables_are_each_there_once() -> None:
+    """Linformer's classifiers start from masked models that two tables list."""
+    tables = ("performer_linformer_f3", "performer_linformer_l2")
+    of_each = [{j.folder for j in jobs_of((f"table={table}", "scale=smoke"), None)} for table in tables]
+    assert of_each[0] & of_each[1]
+    both = [j.folder for j in jobs_of((f"table={','.join(tables)}", "scale=smoke", "seed=1"), None)]
+    assert len(both) == len(set(both)) and set(both) == of_each[0] | of_each[1]

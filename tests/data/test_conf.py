@@ -10,6 +10,7 @@ from hydra.utils import instantiate
 from data.bucketing import BatchSize
 from data.documents import DocumentData
 from data.language_modeling import ByteData
+from data.sequences import SequenceData
 from data.sources.bible import Bible
 from data.subwords import Subword
 from data.translation import TranslationData
@@ -23,7 +24,8 @@ OWN = [
 ]
 
 
-FILES = {k: sorted(name for name in NAMES if kind(name) == k) for k in ("TranslationData", "ByteData", "DocumentData")}
+LONG: dict[str, type] = {"ByteData": ByteData, "DocumentData": DocumentData, "SequenceData": SequenceData}
+FILES = {k: sorted(name for name in NAMES if kind(name) == k) for k in ("TranslationData", *LONG)}
 
 
 def instance(name: str, *overrides: str) -> Any:
@@ -47,12 +49,13 @@ def test_every_file_of_pairs_gives_a_data_module(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", FILES["ByteData"] + FILES["DocumentData"])
+@pytest.mark.parametrize("name", [name for k in LONG for name in FILES[k]])
 def test_every_file_of_long_sequences_gives_a_data_module(name, tmp_path):
     data = instance(name, f"data.cache={tmp_path}")
-    assert isinstance(data, {"ByteData": ByteData, "DocumentData": DocumentData}[kind(name)])
+    assert isinstance(data, LONG[kind(name)])
     shared = next((other for other in FILES["ByteData"] if name == f"{other.removesuffix('_bytes')}_masked"), name)
-    assert (data.name, data.seed) == (shared.removesuffix("_words"), 3)  # masked, as words: the same text
+    shared = {"digits_generated": "digits", "cifar10_generated": "cifar10_pixels"}.get(name, shared)
+    assert (data.name, data.seed) == (shared.removesuffix("_words"), 3)  # masked, as words, generated: the same text
     assert data.plan().startswith(f"{data.name}: ") and data.test_positions > 0
     if isinstance(data, DocumentData):
         rows, length = data.usual_batch
@@ -60,7 +63,7 @@ def test_every_file_of_long_sequences_gives_a_data_module(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["toy_bytes", "toy_masked", "toy_documents", "toy_pairs"])
+@pytest.mark.parametrize("name", ["toy_bytes", "toy_masked", "toy_documents", "toy_pairs", "recall"])
 def test_small_generated_sets_work_from_their_files(name, tmp_path):
     data = instance(name, f"data.cache={tmp_path}")
     data.prepare()

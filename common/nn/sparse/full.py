@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from common import attention as core
@@ -38,3 +39,13 @@ class FullAttention(Layer):
         q, k, v = self.project(x)
         mask = among(self.mask, real)
         return self.merge(self.attend(q, k, v, mask))
+
+    def step(self, x: Tensor, memory: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """memory: keys and values, (B, H, T, .) each."""
+        if not isinstance(self.mask, core.Causal):
+            return super().step(x, memory)
+        place = torch.tensor([0 if memory is None else memory[0].shape[2]], device=x.device)
+        q, k, v = self.query(x, self.w_q, place), self.key(x, self.w_k, place), self.split(self.w_v(x))
+        if memory is not None:
+            k, v = torch.cat((memory[0], k), 2), torch.cat((memory[1], v), 2)
+        return self.merge(self.attend(q, k, v, core.Full())), (k, v)

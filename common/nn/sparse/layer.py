@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +61,11 @@ class Layer(nn.Module, ABC):
         padding, on how much of it there is, or on the other samples; the rest is finite. is_global: bool (B, T), tokens that
         see all and are seen by all, of layers that have such. stage: of training in stages, each with twice the window.
         """
+
+    def step(self, x: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        """Of a causal layer, one position: x (B, 1, d_model), the one after those of `memory`, which the last call gave (None
+        at the first). Returns (B, 1, d_model) and what is remembered now. Raises ValueError for layers that see more."""
+        raise ValueError(f"{type(self).__name__}: got a single position, expected whole sequences")
 
     @property
     def dropout_p(self) -> float:

@@ -1,4 +1,4 @@
-"""A longer model from a shorter one (Beltagy et al. 2020, section 5 and table 5)."""
+"""A model from the weights of another one (Beltagy et al. 2020, section 5 and table 5; Choromanski et al. 2020, section 4.3)."""
 
 from typing import Any
 
@@ -7,8 +7,10 @@ import torch
 from hydra.utils import instantiate
 from torch import Tensor, nn
 
+from common.nn.classifier import Classifier
+from common.nn.linear import Favor
 from common.nn.long import MaskedModel
-from common.nn.longer import start_from, tiled
+from common.nn.longer import start_from, start_trunk_from, tiled
 from common.nn.sparse import BigBird, Factory, Full, Windowed
 from reproductions.compose import job
 
@@ -83,6 +85,39 @@ def test_bigbirds_draws_and_extra_tokens_stay() -> None:
         own = {name: t.clone() for name, t in long.state_dict().items() if name.endswith(("order", "extra"))}
         start_from(long, short.state_dict(), positions="copied")
         assert own and all(torch.equal(long.state_dict()[name], t) for name, t in own.items())
+
+
+def test_random_features_take_the_weights_and_keep_their_draws() -> None:
+    """Choromanski et al. 2020, section 4.3: all of a Transformer's weights, nothing of the draw."""
+    softmax, performer = model(FULL, 6), model(Favor(features=5, seed=3), 6, seed=1)
+    drawn = {name: tensor.clone() for name, tensor in performer.named_buffers()}
+    assert {name.rpartition(".")[2] for name in drawn} == {"draw", "calls"}
+    start_from(performer, softmax.state_dict(), positions="copied")
+    loaded = performer.state_dict()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in softmax.state_dict().items())
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in drawn.items())
+
+
+def test_a_classifier_takes_a_trunk_and_keeps_its_head() -> None:
+    pretrained = model(FULL, 6)
+    torch.manual_seed(2)
+    classifier = Classifier(11, 2, 12, 3, 16, classes=4, attention=FULL, positions="learned", max_length=6).double()
+    head = {name: tensor.clone() for name, tensor in classifier.state_dict().items() if not name.startswith("trunk.")}
+    start_trunk_from(classifier, pretrained.state_dict())
+    ids = tokens()
+    torch.testing.assert_close(classifier.trunk(ids), pretrained.trunk(ids))
+    assert head and all(torch.equal(classifier.state_dict()[name], tensor) for name, tensor in head.items())
+
+
+def test_a_trunk_of_another_kind_is_refused() -> None:
+    classifier = Classifier(11, 2, 12, 3, 16, classes=4, attention=FULL, positions="learned", max_length=6).double()
+    before = classifier.trunk.embedding.weight.clone()
+    longer = {name: tensor for name, tensor in model(WINDOWED, 6).state_dict().items()}
+    with pytest.raises(ValueError, match=r"weights of a trunk: missing \[\], too many \['trunk\.blocks\.0\.attention"):
+        start_trunk_from(classifier, longer)
+    with pytest.raises(ValueError, match="positions: got a table of 8"):
+        start_trunk_from(classifier, model(FULL, 8).state_dict())
+    assert torch.equal(classifier.trunk.embedding.weight, before)
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_loaded() -> None:

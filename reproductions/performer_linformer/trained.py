@@ -1,0 +1,138 @@
+"""What the approximations meet in a trained model: the spectrum of its attention matrices (Linformer, Figure 1), and how the
+error of random features grows from layer to layer (Performer, section 4.2)."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from torch import Tensor, nn
+
+from common.bench.by_length import store
+from common.nn.linear import Favor
+from common.nn.long import MaskedModel, Trunk
+from common.nn.longer import start_from
+from common.nn.sparse.full import FullAttention
+from data.token_batch import TokenBatch
+from reproductions.job import build_module, task_of
+from reproductions.stored import configuration, load_module
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfRun:
+    """run: folder of a finished run of a masked model with full attention. sequences: of its test text."""
+
+    run: str
+    sequences: int
+    threads: int
+
+    def trained(self) -> tuple[MaskedModel, TokenBatch, dict[str, Any], Any]:
+        """Model, text, configuration and data. Raises ValueError where the run is not there."""
+        torch.set_num_threads(self.threads)
+        config = configuration(Path(self.run))
+        data = instantiate(config["data"])
+        data.prepare()
+        model = load_module(Path(self.run), data).model
+        assert isinstance(model, MaskedModel)
+        batch: TokenBatch = next(iter(data.eval_batches("test")))
+        return model, batch, config, data
+
+    def text(self, batch: TokenBatch) -> Tensor:
+        return batch.tokens[: self.sequences]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spectrum(_OfRun):
+    """`energy` by layer: per cent of the sum of an attention matrix's singular values that the largest `share` of them hold,
+    a sample for each sequence and head. trained, untrained: rows of the model and of one that was only drawn."""
+
+    share: float
+    trained_row: str
+    untrained_row: str
+
+    @torch.no_grad()
+    def __call__(self, seed: int) -> dict[str, dict[str, Any]]:
+        model, batch, config, data = self.trained()
+        torch.manual_seed(seed)
+        other: Any = build_module(config, task_of(config).sizes(data), total=1, dev=1).model.eval()
+        rows: dict[str, dict[str, Any]] = {self.trained_row: {}, self.untrained_row: {}}
+        for row, one in ((self.trained_row, model), (self.untrained_row, other)):
+            for layer, found in enumerate(matrices(one.trunk, self.text(batch)), start=1):
+                values = torch.linalg.svdvals(found.double())
+                first = max(1, round(self.share * values.shape[-1]))
+                energy = 100 * values[..., :first].sum(-1) / values.sum(-1)
+                store(rows, row, "energy", layer, "%").extend(energy.flatten().tolist())
+        return rows
+
+
+def matrices(trunk: Trunk, tokens: Tensor) -> list[Tensor]:
+    """softmax(Q K^T / sqrt(d)) of each layer, (B, H, T, T)."""
+    found: list[Tensor] = []
+
+    def keep(layer: FullAttention, given: tuple[Tensor, ...]) -> None:
+        q, k, _ = layer.project(given[0])
+        found.append((q @ k.mT * layer.scale).softmax(-1))
+
+    layers = [module for module in trunk.modules() if isinstance(module, FullAttention)]
+    hooks = [layer.register_forward_pre_hook(keep) for layer in layers]
+    trunk(tokens)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stacked(_OfRun):
+    """`relative_error` by layer, a sample a draw: what the hidden vectors behind it differ by from those of softmax attention
+    with the same weights, over their size (root mean squares). rows: row -> number of features."""
+
+    rows: Mapping[str, int]
+    draws: int
+
+    @torch.no_grad()
+    def __call__(self, seed: int) -> dict[str, dict[str, Any]]:
+        model, batch, _, _ = self.trained()
+        exact = hidden(model.trunk, self.text(batch))
+        rows: dict[str, dict[str, Any]] = {row: {} for row in self.rows}
+        for row, count in self.rows.items():
+            for draw in range(self.draws):
+                close = hidden(approximate(model, count, seed * self.draws + draw), self.text(batch))
+                for layer, (one, other) in enumerate(zip(exact, close, strict=True), start=1):
+                    error = (other - one).square().mean().sqrt() / one.square().mean().sqrt()
+                    store(rows, row, "relative_error", layer, "of 1").append(error.item())
+        return rows
+
+
+def approximate(model: MaskedModel, features: int, seed: int) -> Trunk:
+    """The trunk with random features in place of softmax attention, its weights the same."""
+    trunk = model.trunk
+    layers = [module for module in trunk.modules() if isinstance(module, FullAttention)]
+    heads = layers[0].heads
+    kinds = [Favor(features=features, seed=seed)(trunk.d_model, heads, n, len(layers)) for n in range(len(layers))]
+    made = _with(trunk, kinds)
+    start_from(made, trunk.state_dict(), positions="copied")
+    return made.eval()
+
+
+def _with(trunk: Trunk, kinds: Sequence[nn.Module]) -> Trunk:
+    made = copy.deepcopy(trunk)
+    for block, kind in zip(made.blocks, kinds, strict=True):
+        block.attention = kind
+    return made
+
+
+def hidden(trunk: Trunk, tokens: Tensor) -> list[Tensor]:
+    """What each block gives, (B, T, d_model)."""
+    found: list[Tensor] = []
+    hooks = [
+        block.register_forward_hook(partial(lambda _, __, out, kept: kept.append(out), kept=found))
+        for block in trunk.blocks
+    ]
+    trunk(tokens)
+    for hook in hooks:
+        hook.remove()
+    return found

@@ -1,0 +1,74 @@
+"""A text read position by position is the text read at once."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from common.nn.linear import Elu, Favor
+from common.nn.long import LanguageModel, Memory
+from common.nn.sparse import Factory, Full, Local
+
+REMEMBER: dict[str, Factory] = {
+    "full": Full(backend="reference", causal=True),
+    "relative": Full(backend="reference", causal=True, relative=True),
+    "elu": Elu(causal=True),
+    "positive": Favor(causal=True, features=7),
+    "relu": Favor(causal=True, features=7, kind="relu"),
+}
+
+
+def model(attention: Factory, **options: Any) -> LanguageModel:
+    torch.manual_seed(0)
+    made = LanguageModel(11, 2, 12, 3, 16, attention=attention, **options)
+    for parameter in made.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return made.double().eval()
+
+
+def read(made: LanguageModel, tokens: Tensor) -> tuple[Tensor, list[Memory]]:
+    memory, logits, memories = None, [], []
+    for t in range(tokens.shape[1]):
+        found, memory = made.step(tokens[:, t], memory)
+        logits.append(found)
+        memories.append(memory)
+    return torch.stack(logits, 1), memories
+
+
+@pytest.mark.parametrize("positions", ["none", "sinusoidal", "learned"])
+@pytest.mark.parametrize("kind", REMEMBER)
+def test_steps_give_what_the_whole_text_gives(kind: str, positions: str) -> None:
+    made = model(REMEMBER[kind], positions=positions, max_length=9 if positions == "learned" else None)
+    tokens = torch.randint(11, (2, 9), generator=torch.Generator().manual_seed(1))
+    found, memories = read(made, tokens)
+    torch.testing.assert_close(found, made(tokens))
+    assert memories[-1].seen == 9
+
+
+def size(memory: Memory) -> int:
+    return sum(part.numel() for layer in memory.layers for part in layer if isinstance(part, Tensor))
+
+
+def test_keys_and_values_grow_and_sums_do_not() -> None:
+    """Katharopoulos et al. 2020, section 3.4. Two layers of three heads of four: 2 * 2 * 12 numbers a token of keys and
+    values; sums of 4 features by 4 values and their normaliser."""
+    tokens = torch.randint(11, (1, 9), generator=torch.Generator().manual_seed(1))
+    kept = [size(memory) for memory in read(model(REMEMBER["full"]), tokens)[1]]
+    assert kept == [48 * (t + 1) for t in range(9)]
+    assert {size(memory) for memory in read(model(REMEMBER["elu"]), tokens)[1]} == {2 * 3 * 4 * 5}
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [Local(backend="chunked", block=4, causal=True), Favor(causal=True, features=7, kind="trigonometric")],
+)
+def test_layers_that_need_the_whole_text_say_so(attention: Factory) -> None:
+    with pytest.raises(ValueError, match="got a single position, expected whole sequences"):
+        model(attention).step(torch.tensor([1]))
+
+
+def test_one_more_position_than_there_are_is_refused() -> None:
+    made = model(REMEMBER["elu"], positions="learned", max_length=3)
+    with pytest.raises(ValueError, match="tokens: got 4 in a row, expected at most 3"):
+        read(made, torch.zeros(1, 4, dtype=torch.int64))

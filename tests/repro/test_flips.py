@@ -1,0 +1,144 @@
+"""Claims of packages on planted results: each is upheld where its rows have the effect, and turns where they have the other."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.report.claims import Claim, load_claims
+from common.report.compare import evaluate
+from common.report.published import load_published
+from common.report.results import load_results
+
+ROOT = Path(__file__).parents[2] / "reproductions"
+PAPERS = ("longformer_bigbird", "performer_linformer")
+CLAIMS = {
+    paper: load_claims(ROOT / paper / "claims.yaml", load_published(ROOT / paper / "published.yaml"))
+    for paper in PAPERS
+}
+UPHELD, TURNED = ("reproduced", "direction only"), "contradicted"
+ITEMS, TARGETS, REPEATS = 400, 50, 9
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows are planted."""
+
+    folder: Path
+    paper: str
+    scale: str
+
+
+def record(place: Place, row: str) -> Path:
+    run = place.folder / place.paper / place.scale / f"{row}-s1"
+    run.mkdir(parents=True, exist_ok=True)
+    facts = {
+        "paper": place.paper, "row": row, "label": row, "seed": 1, "scale": place.scale, "status": "ok", "ablation": [],
+        "metrics": {}, "config_hash": "c", "source_hash": "now", "data_checksum": "d", "git_commit": "0f1e2d3c", "git_dirty": False,
+    }  # fmt: skip
+    (run / "result.json").write_text(json.dumps(facts))
+    return run
+
+
+def plant_items(place: Place, row: str, metric: str, value: float, splits: tuple[str, ...]) -> None:
+    """A row whose items have this accuracy in percent, or so many bits a symbol, and lengths from 1 to 64."""
+    run, rng = record(place, row), np.random.default_rng(len(row))
+    (run / "items").mkdir()
+    lines = []
+    for number in range(ITEMS):
+        level = value + rng.normal(0, 0.05 if metric == "bits" else 2.0)
+        bits, hits = (level, 0) if metric == "bits" else (1.0, round(min(max(level, 0), 100) / 100 * TARGETS))
+        item = {"id": f"i{number}", "cluster": f"page {number // 4}", "length": 1 + number % 64, "targets": TARGETS}
+        lines.append(json.dumps(item | {"nll": bits * math.log(2) * TARGETS, "hits": hits}))
+    for split in splits:
+        (run / "items" / f"{split}.jsonl").write_text("\n".join(lines))
+
+
+def plant_samples(place: Place, row: str, quantity: str, middle: Mapping[str, float]) -> None:
+    noise = np.exp(np.random.default_rng(len(row)).normal(0, 0.005, REPEATS))
+    at = {point: (value * noise).tolist() for point, value in middle.items()}
+    (record(place, row) / "samples.json").write_text(json.dumps({quantity: {"unit": "u", "at": at, "refused": {}}}))
+
+
+def effects(claim: Claim) -> tuple[float, float]:
+    """One that upholds the claim and one that contradicts it, in the claim's own terms."""
+    if claim.margin is not None:
+        centre = claim.expected or 0.0
+        return centre, centre + 3 * claim.margin
+    if claim.kind == "exponent":
+        assert claim.threshold is not None
+        return claim.threshold + claim.direction, claim.threshold - claim.direction
+    if claim.kind in ("bound", "ratio") and claim.measured:
+        assert claim.threshold is not None
+        above, below = 1.5 * max(claim.threshold, claim.null), 0.6 * min(claim.threshold, claim.null)
+        return (above, below) if claim.direction > 0 else (below, above)
+    if claim.kind == "bound":
+        assert claim.threshold is not None
+        return (claim.threshold + 8, claim.threshold - 30) if claim.direction > 0 else (claim.threshold - 5, 60.0)
+    if claim.kind == "ratio":
+        assert claim.threshold is not None
+        return 1.5 * claim.threshold, 0.6
+    size = claim.target.value if claim.target else 2 * (claim.threshold or 0.5)
+    return size, -size
+
+
+def doubled(low: float, high: float) -> list[int]:
+    return [round(low) * 2**n for n in range(round(math.log2(high / low)) + 1)]
+
+
+def plant(place: Place, claim: Claim, effect: float) -> None:
+    reading: Any = claim.reading
+    if claim.measured:
+        plant_measured(place, claim, effect)
+        return
+    base = 3.0 if reading.metric == "bits" else 60.0
+    if claim.kind == "bound":
+        values = [effect]
+    elif claim.kind == "ratio":
+        values = [base * effect, base]
+    else:  # each as far above the next
+        values = [base + effect * step for step in reversed(range(len(claim.rows)))]
+    for row, value in zip(claim.rows, values, strict=True):
+        plant_items(place, row, reading.metric, value, (reading.split,))
+
+
+def plant_measured(place: Place, claim: Claim, effect: float) -> None:
+    reading: Any = claim.reading
+    if claim.kind == "exponent":
+        assert claim.over is not None
+        points = doubled(*claim.over)
+        plant_samples(place, claim.rows[0], reading.name, {str(n): (n / points[0]) ** effect for n in points})
+        return
+    planted: dict[str, dict[str, float]] = {}
+    factors = (effect, 1.0)[: len(claim.rows)]
+    for i, (row, factor) in enumerate(zip(claim.rows, factors, strict=True)):
+        points = [reading.at[min(i, len(reading.at) - 1)]] if reading.at else [str(n) for n in doubled(1024, 65536)]
+        planted.setdefault(row, {}).update({point: factor for point in points})
+    for row, middle in planted.items():
+        plant_samples(place, row, reading.name, middle)
+
+
+def decided() -> Iterator[Any]:
+    for paper, claims in CLAIMS.items():
+        for claim in claims.claims:
+            for scale in ("small", "paper"):
+                if scale not in claim.not_testable:
+                    yield pytest.param(paper, scale, claim, id=f"{paper}-{claim.id}-{scale}")
+
+
+def verdict(place: Place, claim: Claim, effect: float) -> str:
+    plant(place, claim, effect)
+    found = load_results(place.folder, place.paper, place.scale, lambda config: "now")
+    return next(o.verdict for o in evaluate(CLAIMS[place.paper], found, resamples=300) if o.claim is claim)
+
+
+@pytest.mark.parametrize(("paper", "scale", "claim"), list(decided()))
+def test_every_claim_can_be_upheld_and_contradicted(tmp_path: Path, paper: str, scale: str, claim: Claim) -> None:
+    good, bad = effects(claim)
+    assert verdict(Place(tmp_path / "good", paper, scale), claim, good) in UPHELD
+    assert verdict(Place(tmp_path / "bad", paper, scale), claim, bad) == TURNED
