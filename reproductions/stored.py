@@ -1,11 +1,14 @@
 """Finished runs, loaded again: configuration and the weights that were tested."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from hydra.utils import instantiate
+from torch import Tensor, nn
 
 from common.lit.training import Trained
 from data.stream import StreamData
@@ -50,3 +53,24 @@ def load_module(folder: Path, data: StreamData) -> Trained:
     module = build_module(config, task_of(config).sizes(data), total=1, dev=data.size("dev"))
     module.load_state_dict(torch.load(folder / "tested.ckpt", weights_only=False)["state_dict"])
     return module.eval()
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A model of text as it was tested and as it was drawn, and the first sequences of its test text, (B, T) ids."""
+
+    tested: nn.Module
+    drawn: nn.Module
+    tokens: Tensor
+
+
+def reader(run: str, sequences: int) -> Reader:
+    """Of a finished run's folder. Raises ValueError where it is none."""
+    from reproductions.job import build
+
+    config = configuration(Path(run))
+    data = instantiate(config["data"])
+    data.prepare()
+    tested = load_module(Path(run), data).model
+    batch = next(iter(data.eval_batches("test")))
+    return Reader(tested, build(config, data).model.eval(), batch.tokens[:sequences])

@@ -95,7 +95,8 @@ def distributions(modules: set[str]) -> set[str]:
 def test_what_is_imported_is_declared():
     declared = {canonicalize_name(r.name) for r in RUNTIME}
     peers = {line.split("==")[0] for line in (ROOT / "requirements-peers.lock").read_text().splitlines()}
-    assert distributions(imported("common", "data", "reproductions")) - declared == {"joeynmt", "transformers"} <= peers
+    beside = {"joeynmt", "transformers", "performer-pytorch"}
+    assert distributions(imported("common", "data", "reproductions")) - declared == beside <= peers
     assert distributions(imported("tests")) <= declared | {canonicalize_name(r.name) for r in DEV}
 
 
@@ -178,10 +179,10 @@ def commands(checkout: Path) -> Callable[..., tuple[list[str], int]]:
 
 def test_all_tables_of_a_paper_are_trained_then_reported(commands):
     train, report = (
-        "reproductions.train -m table=bahdanau_{} scale=small",
+        "reproductions.train -m table=bahdanau_1,bahdanau_2 scale=small",
         "reproductions.report paper=bahdanau scale=small",
     )
-    assert commands("repro-bahdanau") == ([train.format(1), train.format(2), report], 0)
+    assert commands("repro-bahdanau") == ([train, report], 0)
 
 
 def test_choices_reach_the_commands(commands):
@@ -203,7 +204,7 @@ def test_choices_reach_the_commands(commands):
 
 def test_a_failed_row_fails_after_the_report(commands):
     ran, code = commands("repro-bahdanau", fails="bahdanau_1")
-    assert [line.split()[0] for line in ran] == ["reproductions.train"] * 2 + ["reproductions.report"] and code != 0
+    assert [line.split()[0] for line in ran] == ["reproductions.train", "reproductions.report"] and code != 0
     assert commands("repro-bahdanau", fails="report")[1] != 0
     ran, code = commands("repro-bahdanau", fails="bahdanau_1", code=2)  # a wrong argument: nothing else is run
     assert len(ran) == 1 and code != 0

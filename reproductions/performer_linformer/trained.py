@@ -5,11 +5,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from hydra.utils import instantiate
 from torch import Tensor, nn
 
 from common.bench.by_length import store
@@ -17,51 +15,36 @@ from common.nn.linear import Favor
 from common.nn.long import MaskedModel, Trunk
 from common.nn.longer import start_from
 from common.nn.sparse.full import FullAttention
-from data.token_batch import TokenBatch
-from reproductions.job import build_module, task_of
-from reproductions.stored import configuration, load_module
+
+
+class Reader(Protocol):
+    """Masked models with full attention, as one was tested and as it was drawn, and a text, (B, T) ids."""
+
+    @property
+    def tested(self) -> Any: ...
+    @property
+    def drawn(self) -> Any: ...
+    @property
+    def tokens(self) -> Tensor: ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfRun:
-    """run: folder of a finished run of a masked model with full attention. sequences: of its test text."""
-
-    run: str
-    sequences: int
-    threads: int
-
-    def trained(self) -> tuple[MaskedModel, TokenBatch, dict[str, Any], Any]:
-        """Model, text, configuration and data. Raises ValueError where the run is not there."""
-        torch.set_num_threads(self.threads)
-        config = configuration(Path(self.run))
-        data = instantiate(config["data"])
-        data.prepare()
-        model = load_module(Path(self.run), data).model
-        assert isinstance(model, MaskedModel)
-        batch: TokenBatch = next(iter(data.eval_batches("test")))
-        return model, batch, config, data
-
-    def text(self, batch: TokenBatch) -> Tensor:
-        return batch.tokens[: self.sequences]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spectrum(_OfRun):
+class Spectrum:
     """`energy` by layer: per cent of the sum of an attention matrix's singular values that the largest `share` of them hold,
-    a sample for each sequence and head. trained, untrained: rows of the model and of one that was only drawn."""
+    a sample for each sequence and head. trained_row, untrained_row: of the model and of the same as it was drawn."""
 
+    of: Reader
     share: float
     trained_row: str
     untrained_row: str
+    threads: int
 
     @torch.no_grad()
     def __call__(self, seed: int) -> dict[str, dict[str, Any]]:
-        model, batch, config, data = self.trained()
-        torch.manual_seed(seed)
-        other: Any = build_module(config, task_of(config).sizes(data), total=1, dev=1).model.eval()
+        torch.set_num_threads(self.threads)
         rows: dict[str, dict[str, Any]] = {self.trained_row: {}, self.untrained_row: {}}
-        for row, one in ((self.trained_row, model), (self.untrained_row, other)):
-            for layer, found in enumerate(matrices(one.trunk, self.text(batch)), start=1):
+        for row, model in ((self.trained_row, self.of.tested), (self.untrained_row, self.of.drawn)):
+            for layer, found in enumerate(matrices(model.trunk, self.of.tokens), start=1):
                 values = torch.linalg.svdvals(found.double())
                 first = max(1, round(self.share * values.shape[-1]))
                 energy = 100 * values[..., :first].sum(-1) / values.sum(-1)
@@ -86,21 +69,24 @@ def matrices(trunk: Trunk, tokens: Tensor) -> list[Tensor]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stacked(_OfRun):
+class Stacked:
     """`relative_error` by layer, a sample a draw: what the hidden vectors behind it differ by from those of softmax attention
     with the same weights, over their size (root mean squares). rows: row -> number of features."""
 
+    of: Reader
     rows: Mapping[str, int]
     draws: int
+    threads: int
 
     @torch.no_grad()
     def __call__(self, seed: int) -> dict[str, dict[str, Any]]:
-        model, batch, _, _ = self.trained()
-        exact = hidden(model.trunk, self.text(batch))
+        torch.set_num_threads(self.threads)
+        model, tokens = self.of.tested, self.of.tokens
+        exact = hidden(model.trunk, tokens)
         rows: dict[str, dict[str, Any]] = {row: {} for row in self.rows}
         for row, count in self.rows.items():
             for draw in range(self.draws):
-                close = hidden(approximate(model, count, seed * self.draws + draw), self.text(batch))
+                close = hidden(approximate(model, count, seed * self.draws + draw), tokens)
                 for layer, (one, other) in enumerate(zip(exact, close, strict=True), start=1):
                     error = (other - one).square().mean().sqrt() / one.square().mean().sqrt()
                     store(rows, row, "relative_error", layer, "of 1").append(error.item())

@@ -1,5 +1,6 @@
 """What is measured of the approximations, on cases whose answer is known."""
 
+import copy
 import math
 import statistics
 from functools import partial
@@ -13,12 +14,14 @@ from torch import nn
 from common.nn.linear import Elu
 from common.nn.long import LanguageModel, MaskedModel, Trunk
 from common.nn.sparse import Full
+from reproductions import stored
 from reproductions.performer_linformer import trained
 from reproductions.performer_linformer.approximation import Approximation
 from reproductions.performer_linformer.generation import Generation
 from reproductions.performer_linformer.inference import Inference
 from reproductions.performer_linformer.lengths import Lengths, crossover
 from reproductions.performer_linformer.values import Values
+from reproductions.stored import Reader
 
 
 def test_errors_fall_as_one_over_the_features() -> None:
@@ -145,11 +148,34 @@ def test_many_features_come_close_in_every_layer() -> None:
     assert all(many < few / 20 for many, few in zip(errors[4096], errors[4], strict=True)), errors
 
 
+def test_the_spectrum_of_attention_to_everything_alike() -> None:
+    """Queries of zero weigh all keys alike: a matrix of rank one, all of whose sum is in the largest value."""
+    model: Any = MaskedModel(11, 2, 8, 2, 16, attention=Full(backend="reference"), positions="learned", max_length=12)
+    other = copy.deepcopy(model)
+    model.trunk, other.trunk = trunk(), trunk()
+    for name, parameter in other.named_parameters():
+        if ".w_q." in name:
+            nn.init.zeros_(parameter)
+    reader = Reader(model, other, torch.randint(11, (3, 12)))
+    found = trained.Spectrum(of=reader, share=0.25, trained_row="a", untrained_row="b", threads=1)(1)
+    for layer in ("1", "2"):
+        assert found["b"]["energy"]["at"][layer] == pytest.approx([100.0] * 6)
+        assert len(found["a"]["energy"]["at"][layer]) == 6 and max(found["a"]["energy"]["at"][layer]) < 99.99
+
+
+def test_errors_by_layer_and_draw() -> None:
+    model: Any = MaskedModel(11, 2, 8, 2, 16, attention=Full(backend="reference"), positions="learned", max_length=12)
+    model.trunk = trunk()
+    reader = Reader(model, model, torch.randint(11, (3, 12)))
+    found = trained.Stacked(of=reader, rows={"few": 4, "many": 1024}, draws=3, threads=1)(1)
+    for row in ("few", "many"):
+        at = found[row]["relative_error"]["at"]
+        assert {layer: len(set(taken)) for layer, taken in at.items()} == {"1": 3, "2": 3}, "each draw another"
+    assert max(found["many"]["relative_error"]["at"]["2"]) < min(found["few"]["relative_error"]["at"]["2"])
+
+
 def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
-    part = trained.Spectrum(
-        run=str(tmp_path / "bid_transformer-s1"), sequences=1, threads=1, share=0.25, trained_row="a", untrained_row="b"
-    )
     with pytest.raises(
         ValueError, match=r"bid_transformer-s1 has no config\.yaml: expected the folder of a finished run"
     ):
-        part(1)
+        stored.reader(str(tmp_path / "bid_transformer-s1"), 1)
