@@ -6,6 +6,8 @@
     out, state = linear_attention(q1, k1, v1, causal=True, log=True, state=state)     # what follows, a token or more
 
 Time and memory grow with the length; what is kept of the keys and values seen, `State`, does not.
+
+    linear_attention(q, k, v, causal=True, log=True, backend="triton")     # the same on a GPU, in kernels
 """
 
 from typing import NamedTuple
@@ -13,6 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from common.attention.backends.triton import no_machine
+from common.attention.request import DTYPES
+
+BACKENDS = ("reference", "triton")
 CHUNK = 128
 
 
@@ -40,7 +46,8 @@ def linear_attention(
     log: bool = False,
     real: Tensor | None = None,
     state: State | None = None,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
+    backend: str = "reference",
 ) -> Attended:
     """sum_j (phi(q_i) . phi(k_j)) v_j / sum_j phi(q_i) . phi(k_j), over all j, or j <= i.
 
@@ -51,19 +58,54 @@ def linear_attention(
         log: q and k hold logarithms of features, which are positive then. The largest logarithm of each feature is taken out
             of sum and quotient, so that nothing overflows. Exact at any size but in a causal text whose chunk holds a later key
             with features beyond exp(87) times an earlier one's (fp32): what the earlier ones add is lost there. `chunk=1`
-            has no later keys.
+            has no later keys. With "triton", beyond exp(16) where v is fp16.
         real: bool (B, Lk), False = padding, which takes no part whatever it holds.
         state: of keys seen before; with all queries of a causal text or of another one.
-        chunk: keys that are compared with queries one by one, causal only.
+        chunk: keys that are compared with queries one by one, causal only; CHUNK unless given. "triton" has its own.
+        backend: "reference", or "triton", for a GPU of NVIDIA (or a CPU under TRITON_INTERPRET=1, for tests): the same
+            states and gradients. It multiplies in the dtype of v where that has 16 bits, for which features are rounded to
+            it (in fp16 plain ones have to be below 65 504), adds in fp32, and is never put in place of the other.
 
     Returns:
         zeros for a query that sees no key, and without `log` for one whose sum of scores is 0. Signed features may have
         sums near 0: see the instability in Choromanski et al. 2020, section 2.3.
 
     Raises:
-        ValueError: for shapes and dtypes that do not fit.
+        ValueError: for shapes, dtypes and devices that do not fit, and where the backend can't run, with its reason.
     """
     _check(q, k, v, causal, log, real, state, chunk)
+    if backend not in BACKENDS:
+        raise ValueError(f"backend: got {backend!r}, expected one of {', '.join(BACKENDS)}")
+    if backend == "triton":
+        return _by_kernels(q, k, v, causal, log, real, state, chunk)
+    return _reference(q, k, v, causal, log, real, state, chunk or CHUNK)
+
+
+def _by_kernels(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, log: bool, real: Tensor | None, state: State | None, chunk: int | None
+) -> Attended:  # fmt: skip
+    dtypes = q.dtype, k.dtype, v.dtype
+    if wrong := [dtype for dtype in dtypes if dtype not in DTYPES]:
+        reason = f"takes fp16, bf16, fp32 and fp64, not {wrong[0]}"
+    elif not v.shape[3]:
+        reason = "takes values of 1 number or more"
+    elif chunk is not None:
+        reason = f"has chunks of its own, and takes none of {chunk}"
+    else:
+        reason = no_machine(q.device, torch.float64 if torch.float64 in dtypes else q.dtype)
+    if reason:
+        raise ValueError(f"backend 'triton' {reason}; these can: reference")
+    from common.attention.kernels.linear_launch import Problem, linear
+
+    with torch.autocast(q.device.type, enabled=False):
+        output, sums, logs = linear(Problem(q, k, v, real, causal, log), *(state or (None, None)))
+    return Attended(output, State(sums, logs))
+
+
+def _reference(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, log: bool, real: Tensor | None, state: State | None, chunk: int
+) -> Attended:
+    """The specification."""
     wide = torch.promote_types(torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype), torch.float32)
     dtype = v.dtype
     with torch.autocast(q.device.type, enabled=False):  # the sums have to be wide
@@ -134,8 +176,8 @@ def _exp(x: Tensor, without: Tensor) -> Tensor:
 
 
 def _check(
-    q: Tensor, k: Tensor, v: Tensor, causal: bool, log: bool, real: Tensor | None, state: State | None, chunk: int
-) -> None:
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, log: bool, real: Tensor | None, state: State | None, chunk: int | None
+) -> None:  # fmt: skip
     """Raises ValueError, naming what was got and expected."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.ndim != 4 or not tensor.is_floating_point():
@@ -153,11 +195,14 @@ def _check(
                 f"{name}: got {tuple(tensor.shape)}, expected {shape} to go with k of {(batch, heads, length, features)}"
                 + (" in a causal text" if causal else "")
             )
+    for name, tensor in (("k", k), ("v", v), ("real", real), ("state", state and state.sums)):
+        if tensor is not None and tensor.device != q.device:
+            raise ValueError(f"{name}: got {tensor.device}, expected {q.device} as q")
     if not features:
         raise ValueError("k: got no features, expected 1 or more")
     if real is not None and (real.dtype != torch.bool or real.shape != (batch, length)):
         raise ValueError(f"real: got {real.dtype} {tuple(real.shape)}, expected bool {(batch, length)}")
-    if chunk < 1:
+    if chunk is not None and chunk < 1:
         raise ValueError(f"chunk: got {chunk}, expected 1 or more")
     if state is not None and (state.logs is None) == log:
         kind = "plain features" if log else "logarithms"

@@ -1,4 +1,5 @@
-"""Bytes that attention asks of memory, in closed form: our flash kernels over lists of blocks, and attention written out.
+"""Bytes that attention asks of memory, in closed form: our flash kernels over lists of blocks, attention written out, and our
+kernels of linear attention.
 
 Dao et al. 2022, section 3.2: with on-chip memory for BLOCK_Q queries, K and V are read once for each block of queries, so
 that traffic falls with the block (theorem 2), while attention written out moves N x N matrices. Counted are the bytes of
@@ -13,7 +14,7 @@ import torch
 from common.attention.blocks import lower
 from common.attention.masks import Mask
 
-LSE_BYTES = 4  # of lse and delta, fp32
+LSE_BYTES = 4  # of lse and delta, fp32, and of the sums of linear attention
 
 
 @dataclass(frozen=True)
@@ -126,3 +127,96 @@ def standard_products(shape: Shape) -> int:
     """FLOPs of the two products forward and four backward."""
     s = shape
     return 2 * s.batch * s.heads * s.lq * s.lk * (s.d + s.dv + 2 * (s.d + s.dv))
+
+
+@dataclass(frozen=True)
+class LinearShape:
+    """q (B, H, Lq, M), k (B, H, Lk, M), v (B, H, Lk, Dv), no padding; `of_features`, `of_values`: bytes of an element of the
+    first two and of v. chunk: queries and keys; block_m, block_d: features and values of a program, the same in all kernels."""
+
+    batch: int
+    heads: int
+    lq: int
+    lk: int
+    m: int
+    dv: int
+    of_features: int
+    of_values: int
+    causal: bool
+    log: bool
+    chunk: int
+    block_m: int
+    block_d: int
+
+    @property
+    def slices_m(self) -> int:
+        return -(-self.m // self.block_m)
+
+    @property
+    def slices_d(self) -> int:
+        return -(-self.dv // self.block_d)
+
+    def features(self, length: int) -> int:
+        return self.batch * self.heads * length * self.m * self.of_features
+
+    def values(self, length: int) -> int:
+        return self.batch * self.heads * length * self.dv * self.of_values
+
+    def numbers(self, count: int) -> int:
+        """So many wide ones a head."""
+        return self.batch * self.heads * count * LSE_BYTES
+
+    def chunks(self, length: int) -> int:
+        return -(-length // self.chunk)
+
+
+def linear_states(s: LinearShape) -> Counter[str]:
+    """Bytes by argument of the kernel that walks the keys: it reads slot 0 and writes the others, of M x Dv sums each."""
+    written = s.chunks(s.lk) if s.causal else 1
+    vector = s.numbers((s.slices_d + written) * s.m)
+    return Counter(
+        k=s.slices_d * s.features(s.lk), v=s.slices_m * s.values(s.lk), states=s.numbers((1 + written) * s.m * s.dv),
+        norms=vector, logs=vector * s.log,
+    )  # fmt: skip
+
+
+def linear_outputs(s: LinearShape) -> Counter[str]:
+    """Bytes of the kernel that answers the queries: of a slot a chunk and, causal, of the keys and values of the chunk."""
+    vector = s.numbers(s.chunks(s.lq) * s.slices_d * s.m)
+    return Counter(
+        q=s.slices_d * s.features(s.lq), k=s.slices_d * s.features(s.lk) * s.causal, v=s.values(s.lk) * s.causal,
+        states=s.numbers(s.chunks(s.lq) * s.m * s.dv), norms=vector, logs=vector * s.log * (1 + s.causal),
+        output=s.values(s.lq), totals=s.numbers(s.lq),
+    )  # fmt: skip
+
+
+def linear_d_states(s: LinearShape) -> Counter[str]:
+    """Bytes of the kernel that walks the queries from the end: it reads the last slot's gradient and writes the others'."""
+    written = s.chunks(s.lq) if s.causal else 2
+    rows = s.numbers(s.slices_m * s.slices_d * s.lq)
+    return Counter(
+        q=s.slices_d * s.features(s.lq), d_output=s.slices_m * s.values(s.lq), totals=rows, deltas=rows,
+        d_states=s.numbers((1 + written) * s.m * s.dv), d_norms=s.numbers((s.slices_d + written) * s.m),
+        logs=s.numbers(s.slices_d * (1 + (written if s.causal else 1)) * s.m) * s.log,
+    )  # fmt: skip
+
+
+def linear_d_features(s: LinearShape) -> Counter[str]:
+    """Bytes of the kernel of dq and dk. The features themselves are needed within a chunk and for their exponentials."""
+    chunks, looked_at = s.chunks(max(s.lq, s.lk)), s.causal or s.log
+    rows, vector, sums = s.numbers(s.slices_m * s.lq), s.numbers(chunks * s.m), s.numbers(chunks * s.m * s.dv)
+    return Counter(
+        q=s.features(s.lq) * looked_at, k=s.features(s.lk) * looked_at, v=s.slices_m * s.values(s.lk),
+        d_output=s.slices_m * s.values(s.lq), totals=rows, deltas=rows, states=sums, norms=vector, d_states=sums,
+        d_norms=vector, logs=vector * s.log * (1 + s.causal), dq=s.features(s.lq), dk=s.features(s.lk),
+    )  # fmt: skip
+
+
+def linear_d_values(s: LinearShape) -> Counter[str]:
+    """Bytes of the kernel of dv."""
+    chunks = s.chunks(s.lk)
+    return Counter(
+        k=s.slices_d * s.features(s.lk), q=s.slices_d * s.features(s.lq) * s.causal, d_output=s.values(s.lq) * s.causal,
+        totals=s.numbers(s.slices_d * s.lq) * s.causal, d_states=s.numbers(chunks * s.m * s.dv),
+        logs=s.numbers(chunks * s.slices_d * s.m) * s.log, dv=s.values(s.lk),
+    )  # fmt: skip

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from common.attention import features
-from common.attention.linear import State, linear_attention
+from common.attention.linear import BACKENDS, Attended, State, linear_attention
 from common.nn.sparse.layer import Layer, Settings, refuse_global, without_padding
 
 Kind = Literal["positive", "trigonometric", "relu"]
@@ -28,8 +28,10 @@ class Linear(Settings):
     uses_global = False
 
     def __post_init__(self) -> None:
-        if self.backend != "reference":
-            raise ValueError(f"backend: got {self.backend!r}, expected reference, the only one of linear attention")
+        if self.backend not in BACKENDS:
+            raise ValueError(
+                f"backend: got {self.backend!r}, expected one of {', '.join(BACKENDS)}, those of linear attention"
+            )
         if self.dropout:
             raise ValueError(f"dropout: got {self.dropout}, expected 0: linear attention has no weights to drop")
 
@@ -103,16 +105,19 @@ class LinearAttention(Layer):
     ) -> Tensor:
         refuse_global(is_global, "linear attention")
         q, k, v = self.project(without_padding(x, real))
-        found = self.features(q, k, real)
-        return self.merge(linear_attention(found.q, found.k, v, causal=self.causal, log=found.log, real=real).output)
+        return self.merge(self.sums(self.features(q, k, real), v, real=real).output)
+
+    def sums(self, found: Features, v: Tensor, *, real: Tensor | None = None, state: State | None = None) -> Attended:
+        return linear_attention(
+            found.q, found.k, v, causal=self.causal, log=found.log, real=real, state=state, backend=self.backend
+        )
 
     def step(self, x: Tensor, memory: State | None) -> tuple[Tensor, State | None]:
         """memory: sums, of one size whatever is remembered (Katharopoulos et al. 2020, section 3.4)."""
         if not self.causal or not self.remembers:
             return super().step(x, memory)
         q, k, v = self.project(x)
-        found = self.features(q, k, None)
-        output, state = linear_attention(found.q, found.k, v, causal=True, log=found.log, state=memory)
+        output, state = self.sums(self.features(q, k, None), v, state=memory)
         return self.merge(output), state
 
     @property

@@ -21,15 +21,20 @@ def unsupported(request: Request) -> str | None:
         return f"takes head_dims up to {MAX_HEAD_DIM}, not {size}"
     if request.return_weights:
         return "never holds the weights, so has no return_weights"
+    return no_machine(request.q.device, request.q.dtype)
+
+
+def no_machine(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why kernels can't run on a device for inputs of a dtype, to follow "backend 'triton' ", whatever is computed."""
     if find_spec("triton") is None:
         return "needs triton, which is not installed (it exists for Linux alone)"
     from common.attention.kernels import INTERPRETED
 
     if INTERPRETED:
         return None
-    if request.q.dtype == torch.float64:
+    if dtype == torch.float64:
         return "computes fp64 in Triton's interpreter alone"
-    return _no_gpu(request.q.device)
+    return _no_gpu(device)
 
 
 def _no_gpu(device: torch.device) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from common.attention.kernels import static
-from common.attention.kernels.configurations import CONFIGURATIONS, TARGETS, Configuration, choose
+from common.attention.kernels.configurations import CONFIGURATIONS, LINEAR_PASSES, TARGETS, Configuration, choose
 from common.attention.kernels.launch import Launch
 
 HEADLINE = (64, 128)
@@ -21,9 +21,9 @@ STEPS = (1, 50)
 
 @dataclass(frozen=True)
 class Row:
-    """section: of the page. kernel: a pass of flash attention, "delta", "additive <part>" or "rotary". size: head_dim, or
-    of additive attention the queries a sentence. extra: "" or what else the kernel does. headline: must neither spill nor
-    multiply but on tensor cores.
+    """section: of the page. kernel: a pass of flash attention, "delta", "additive <part>", "linear <pass>" or "rotary". size:
+    head_dim (of linear attention that of the values), or of additive attention the queries a sentence. extra: "" or what else
+    the kernel does. headline: must neither spill nor multiply but on tensor cores.
     """
 
     section: str
@@ -53,6 +53,10 @@ class Row:
             return static.rotary_example(self.size, dtype)
         if self.kernel.startswith("additive "):
             return static.additive_example(self.kernel.removeprefix("additive "), self.size, dtype)
+        if self.kernel.startswith("linear "):
+            part, table = self.kernel.removeprefix("linear "), _table_of(self.target)
+            kind = {"causal": "not causal" not in self.extra, "log": "log" in self.extra}
+            return static.linear_example(part, self.size, dtype, table, **kind)
         options: dict[str, Any] = {"configuration": self.configuration}
         if "bias" in self.extra:
             options["bias"] = torch.zeros(2, 1023)
@@ -71,12 +75,16 @@ def rows() -> Iterator[Row]:
         yield from _table(f"flash attention, fp32, {target}", target, "fp32", "32 bit")
     for target in TARGETS:
         yield from _others(f"additive attention (A 1000, D 2000, S 50) and rotary embedding, {target}", target, STEPS)
+    for target in TARGETS:
+        yield from _linear(target)
     section = "AMD gfx942: first configurations of sm_80, head_dims 64 and 128 alone; fp32 without its slow passes"
     for size in HEADLINE:
         yield from _first(section, AMD, "bf16", size)
         yield from _first(section, AMD, "bf16", size, "bias + dropout")
     yield Row(section, "forward", AMD, "fp32", 64, _choice("forward", 64, "fp32", "", AMD))
     yield from _others(section, AMD, STEPS[:1])
+    for extra in ("", "log"):
+        yield from _passes(section, AMD, "bf16", 64, extra)
 
 
 def _plain(target: str) -> Iterator[Row]:
@@ -122,6 +130,22 @@ def _others(section: str, target: str, steps: tuple[int, ...]) -> Iterator[Row]:
                 yield Row(section, f"additive {part}", target, dtype, count)
         for size in HEADLINE:
             yield Row(section, "rotary", target, dtype, size)
+
+
+def _linear(target: str) -> Iterator[Row]:
+    section = f"linear attention, causal unless said otherwise, 256 features, {target}"
+    for extra in ("", "log"):
+        for size in HEADLINE:
+            yield from _passes(section, target, "bf16", size, extra, True)
+        yield from _passes(section, target, "fp32", 64, extra)
+    yield from _passes(section, target, "bf16", 64, "not causal")
+    yield from _passes(section, target, "fp16", 64, "log")
+
+
+def _passes(section: str, target: str, dtype: str, size: int, extra: str, headline: bool = False) -> Iterator[Row]:
+    """All of linear attention."""
+    for part in LINEAR_PASSES:
+        yield Row(section, f"linear {part}", target, dtype, size, None, extra, headline)
 
 
 def _choice(kernel: str, size: int, dtype: str, extra: str, target: str) -> Configuration:

@@ -1,4 +1,4 @@
-"""Blocks, warps and stages of each pass of the flash kernels: a table, without search at run time.
+"""Blocks, warps and stages of each pass of the flash kernels and of linear attention: tables, without search at run time.
 
 Those for 16 bit without bias and dropout spill no register and multiply on tensor cores, at 64 and 128 on sm_80 and sm_90
 (Triton 3.7); `python -m common.attention.kernels` compiles them all, and fails where that is not so. What made them so: on
@@ -80,6 +80,63 @@ CONFIGURATIONS: dict[Key, tuple[Configuration, ...]] = {
     for target in TARGETS
 }  # fmt: skip
 """The first is used; the others are for a benchmark to try. fp64, for the interpreter alone, takes those of 32 bit."""
+
+
+class Tile(NamedTuple):
+    """Features and values that a program of linear attention holds, or takes one after another, its warps, and stages of the
+    pipeline of loads."""
+
+    features: int
+    values: int
+    warps: int
+    stages: int
+
+
+LINEAR_PASSES = ("states", "outputs", "d_states", "d_features", "d_values")
+LINEAR_CHUNKS = {"16 bit": 64, "32 bit": 32}
+"""Queries and keys a chunk, the same in all passes. With 128, sums at the seams would be half the traffic, and a
+multiprocessor would hold one program of most passes rather than two or three."""
+
+T = Tile
+LINEAR: dict[tuple[str, str, str], Tile] = {
+    (part, kind, target): tile
+    for part, kind, *tiles in (
+        ("states", "16 bit", T(64, 64, 4, 3), T(64, 64, 4, 3)),
+        ("states", "16 bit log", T(64, 64, 4, 2), T(64, 64, 4, 3)),
+        ("outputs", "16 bit", T(32, 64, 4, 2), T(64, 64, 4, 2)),
+        ("outputs", "16 bit log", T(16, 64, 4, 2), T(32, 64, 4, 2)),
+        ("d_states", "16 bit", T(64, 64, 4, 2), T(64, 64, 4, 3)),
+        ("d_states", "16 bit log", T(64, 64, 4, 2), T(64, 64, 4, 3)),
+        ("d_features", "16 bit", T(32, 32, 4, 2), T(64, 64, 4, 2)),
+        ("d_features", "16 bit log", T(32, 32, 4, 2), T(32, 64, 4, 2)),
+        ("d_values", "16 bit", T(32, 64, 4, 2), T(64, 64, 4, 2)),
+        ("d_values", "16 bit log", T(32, 64, 4, 2), T(32, 64, 4, 2)),
+    )
+    for target, tile in zip(TARGETS, tiles, strict=True)
+} | {
+    (part, kind, target): T(32, 32, 8, 1)
+    for part in LINEAR_PASSES
+    for kind in ("32 bit", "32 bit log")
+    for target in TARGETS
+}
+"""By pass, kind (of what is multiplied, and whether features are logarithms) and target, for any number of features and values.
+
+Those of 16 bit spill no register and multiply on tensor cores, for bf16 and values of 64 and 128 (Triton 3.7).
+"""
+
+
+def linear(part: str, dtype: torch.dtype, log: bool, target: str) -> Tile:
+    """For one of LINEAR_PASSES and the type of what is multiplied; fp64 takes that of 32 bit."""
+    return LINEAR[part, _bits(dtype) + " log" * log, target]
+
+
+def linear_chunk(dtype: torch.dtype) -> int:
+    """Queries and keys a chunk, for the type of what is multiplied."""
+    return LINEAR_CHUNKS[_bits(dtype)]
+
+
+def _bits(dtype: torch.dtype) -> str:
+    return "32 bit" if dtype.itemsize > 2 else "16 bit"
 
 
 def choose(part: str, size: int, dtype: torch.dtype, more: bool, target: str) -> Configuration:

@@ -80,7 +80,9 @@ class _Now:
     places: list[tuple[int, int, str]] = field(default_factory=list)
 
     def count(self, into: Counter[tuple[str, str]], pointers: Any, mask: Any) -> None:
-        addresses = pointers.data[mask.data]
+        addresses = pointers.data[
+            mask.data.astype(bool)
+        ]  # integers, where a scalar took part: numpy would count with them
         if not addresses.size:
             return
         size = pointers.get_element_ty().primitive_bitwidth // 8

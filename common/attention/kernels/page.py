@@ -20,7 +20,8 @@ ABOUT = """\
 Compiled without a GPU; nothing here was run or timed. Masks are lists that kernels read: what is compiled here serves
 windows, dilated or not, global tokens, sparse blocks and padding alike.
   size      head_dim; of additive attention, the queries a sentence: a decoder's step, or 50 at once
-  tile      queries x keys, warps w, stages s; * the one in use (others are for a benchmark to try)
+  tile      queries x keys, warps w, stages s; * the one in use (others are for a benchmark to try); of other kernels, T is
+            of queries, S of keys (both of linear attention's chunks: T), A and M of features, D of values
   regs      registers a thread, as ptxas -v has it (AMD: vector registers, from the assembly)
   stack     bytes of local memory a thread
   spills    bytes of spill stores / loads (AMD: 4 for each spilled register / unknown)

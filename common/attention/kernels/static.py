@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from common.attention.kernels import additive, configurations, launch
+from common.attention.kernels import additive, configurations, launch, linear_launch
 from common.attention.kernels.configurations import Configuration
 from common.attention.kernels.rotary import turn
 from common.attention.masks import Causal, Mask
@@ -130,6 +130,29 @@ def additive_example(
         return additive.side_gradient(keys, queries, v, keep, de.transpose(1, 2), keys, parts)
     assert part == "values", part
     return additive.value_gradients(weights, outputs, values)
+
+
+def linear_example(
+    part: str, size: int, dtype: torch.dtype, target: str, *, causal: bool, log: bool, features: int = 256, length: int = 512
+) -> launch.Launch:  # fmt: skip
+    """A launch of one of LINEAR_PASSES for values of `size` in a dtype; logarithms are fp32, as `features.positive` gives
+    them under autocast too."""
+    of_features = torch.float32 if log else dtype
+    q, k = (torch.zeros(2, 2, length, features, dtype=of_features) for _ in range(2))
+    v = torch.zeros(2, 2, length, size, dtype=dtype)
+    problem = linear_launch.Problem(q, k, v, None, causal, log, target)
+    sums, norms = problem.empty_slots()
+    logs, totals = norms if log else None, torch.zeros(2, 2, length)
+    if part == "states":
+        return linear_launch.states(problem, sums, norms, logs)
+    if part == "outputs":
+        return linear_launch.outputs(problem, sums, norms, logs, v, totals)
+    if part == "d_states":
+        return linear_launch.d_states(problem, v, totals, totals, logs, sums, norms)
+    if part == "d_features":
+        return linear_launch.d_features(problem, v, totals, totals, sums, norms, logs, sums, norms, q, k)
+    assert part == "d_values", part
+    return linear_launch.d_values(problem, v, totals, logs, sums, v)
 
 
 def rotary_example(size: int, dtype: torch.dtype, length: int = 512) -> launch.Launch:

@@ -107,6 +107,15 @@ def test_half_precision_is_summed_in_fp32() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
+def test_autocast_changes_nothing(causal: bool) -> None:
+    q, k, v = (x.float() for x in problem(9, 9, False))
+    with torch.autocast("cpu", torch.bfloat16):
+        under = linear_attention(q, k, v, causal=causal)
+    expected = linear_attention(q, k, v, causal=causal)
+    assert torch.equal(under.output, expected.output) and torch.equal(under.state.sums, expected.state.sums)
+
+
+@pytest.mark.parametrize("causal", [False, True])
 def test_memory_is_linear_and_has_no_prefix_sums_of_every_token(causal: bool) -> None:
     sizes, features, width = (2048, 4096), 64, 32
     peaks = []
@@ -132,6 +141,8 @@ def test_memory_is_linear_and_has_no_prefix_sums_of_every_token(causal: bool) ->
         ({"real": torch.ones(2, 6)}, "real: got torch.float32"),
         ({"real": torch.ones(2, 5, dtype=torch.bool)}, r"expected bool \(2, 6\)"),
         ({"chunk": 0}, "chunk: got 0"),
+        ({"v": torch.ones(2, 3, 6, 4, device="meta")}, "v: got meta, expected cpu as q"),
+        ({"backend": "cuda"}, "backend: got 'cuda', expected one of reference, triton"),
         ({"state": State(torch.zeros(2, 3, 5, 5), torch.zeros(2, 3, 5))}, "state: got one of logarithms"),
         ({"state": State(torch.zeros(2, 3, 5, 4), None)}, r"expected \(2, 3, 5, 5\)"),
     ],
@@ -140,3 +151,16 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> 
     given = {"q": torch.ones(2, 3, 6, 5), "k": torch.ones(2, 3, 6, 5), "v": torch.ones(2, 3, 6, 4), "causal": True}
     with pytest.raises(ValueError, match=message):
         linear_attention(**given | changes)
+
+
+def test_triton_missing_is_refused_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("common.attention.backends.triton.find_spec", lambda name: None)
+    q, k, v = problem(3, 3, False)
+    with pytest.raises(ValueError, match="backend 'triton' needs triton, which is not installed .*: reference"):
+        linear_attention(q, k, v, backend="triton")
+
+
+def test_a_chunk_is_of_128_unless_given() -> None:
+    q, k, v = problem(200, 200, True)
+    found, expected = (linear_attention(q, k, v, causal=True, log=True, chunk=chunk).output for chunk in (None, 128))
+    assert torch.equal(found, expected)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from common.attention.linear import linear_attention
 from common.nn.linear import Elu, Favor, FavorAttention
 from common.nn.sparse import Full
 from common.nn.sparse.layer import Layer
@@ -155,12 +156,27 @@ def test_scores_of_any_size_stay_finite() -> None:
         (lambda: Favor(features=0), "expected 1 feature or more"),
         (lambda: Favor(redraw=-1), "redraw 0 or more"),
         (lambda: Favor(dropout=0.1), "no weights to drop"),
-        (lambda: Elu(backend="sdpa"), "backend: got 'sdpa', expected reference"),
+        (lambda: Elu(backend="sdpa"), "backend: got 'sdpa', expected one of reference, triton"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("kind", [Elu, Favor])
+def test_the_backend_is_that_of_the_factory(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def recorded(*given: Any, backend: str, **more: Any) -> Any:
+        asked.append(backend)
+        return linear_attention(*given, **more)
+
+    monkeypatch.setattr("common.nn.linear.linear_attention", recorded)
+    layer = kind(backend="triton", causal=True)(8, 2, 0, 1)
+    layer(torch.zeros(1, 3, 8))
+    layer.step(torch.zeros(1, 1, 8), None)
+    assert asked == ["triton", "triton"]
 
 
 def test_no_token_can_be_global() -> None:

@@ -16,7 +16,7 @@ from common.attention.kernels import configurations
 from common.attention.kernels.__main__ import chosen
 from common.attention.kernels.catalogue import Row, rows
 from common.attention.kernels.compiled import Compiled, Unreadable, assembly, products, ptx, ptxas
-from common.attention.kernels.configurations import CONFIGURATIONS, Configuration
+from common.attention.kernels.configurations import CONFIGURATIONS, LINEAR_PASSES, Configuration
 from common.attention.kernels.occupancy import occupancy
 from common.attention.kernels.page import Result, faults, page
 
@@ -213,7 +213,12 @@ def test_all_configurations_are_listed_and_the_headline_is_what_it_says() -> Non
     for key, several in CONFIGURATIONS.items():
         for one in several:
             assert (key.part, key.size, key.target, one, key.kind == "32 bit") in found
-    headline = {row for row in listed if row.headline}
+    linear = {row for row in listed if row.headline and row.kernel.startswith("linear ")}
+    assert {(row.kernel, row.size, row.target, row.dtype, row.extra) for row in linear} == {
+        (f"linear {part}", size, target, "bf16", extra)
+        for part in LINEAR_PASSES for size in (64, 128) for target in ("sm_80", "sm_90") for extra in ("", "log")
+    }  # fmt: skip
+    headline = {row for row in listed if row.headline} - linear
     assert {(row.kernel, row.size, row.target, row.dtype, row.extra) for row in headline} == {
         (kernel, size, target, "bf16", "")
         for kernel in ("forward", "delta", "key_value", "query") for size in (64, 128) for target in ("sm_80", "sm_90")
