@@ -57,14 +57,18 @@ def jobs_of(overrides: Sequence[str], searchpath: str | None) -> list[Job]:
     if not tables:
         return _swept(parsed, searchpath)
     others = [str(o.input_line) for o in parsed if o not in tables]
+    names = list(tables[-1].sweep_string_iterator())
+    listed = [table_params([f"table={name}"], searchpath).get("experiment", "") for name in names]
+    rows = [row.strip() for rows in listed for row in str(rows).split(",")]
     found: dict[Path, Job] = {}
-    for table in tables[-1].sweep_string_iterator():
-        for one in _swept(parse([f"table={table}", *others]), searchpath):
+    for name in names:
+        for one in _swept(parse([f"table={name}", *others]), searchpath, rows):
             found.setdefault(one.folder, one)
     return list(found.values())
 
 
-def _swept(parsed: Sequence[Override], searchpath: str | None) -> list[Job]:
+def _swept(parsed: Sequence[Override], searchpath: str | None, beside: Sequence[str] = ()) -> list[Job]:
+    """beside: further rows, to be named where an override fits one of them alone."""
     sweep = {o.key_or_group: list(o.sweep_string_iterator()) for o in parsed if o.is_sweep_override()}
     fixed = [o for o in parsed if not o.is_sweep_override()]
     plain = [str(o.input_line) for o in fixed]
@@ -72,7 +76,7 @@ def _swept(parsed: Sequence[Override], searchpath: str | None) -> list[Job]:
     for key, values in table_params(plain, searchpath).items():
         if key not in given:
             sweep.setdefault(key, [value.strip() for value in str(values).split(",")])
-    rows = [str(row) for row in sweep.get("experiment", ())]
+    rows = beside or [str(row) for row in sweep.get("experiment", ())]
     combinations: list[list[str]] = [[]]
     for key, values in sweep.items():
         combinations = [[*chosen, f"{key}={value}"] for chosen in combinations for value in values]

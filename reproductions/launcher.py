@@ -169,13 +169,13 @@ class Running:
     bar: tqdm
 
 
-def processes() -> ForkServerContext | SpawnContext:
+def processes(wandb: bool) -> ForkServerContext | SpawnContext:
     """What starts them: on Linux copies of one that has imported everything and computed nothing, since imports take
     longer than a small row."""
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(IMPORTED))
+    context.set_forkserver_preload([*IMPORTED, *["reproductions.log_wandb"] * wandb, "reproductions.preloaded"])
     return context
 
 
@@ -198,6 +198,10 @@ def run_row(arguments: Sequence[str], log: Path, variables: Mapping[str, str]) -
         os.dup2(file.fileno(), sys.stderr.fileno())
     os.environ.clear()
     os.environ.update(variables)
+    from reproductions import preloaded
+
+    if preloaded.changed():
+        os.execve(sys.executable, [sys.executable, "-m", "reproductions.train", *arguments], os.environ)
     sys.argv[1:] = arguments  # Lightning starts the further processes of distributed training with them
     from reproductions.train import main
 
@@ -243,7 +247,7 @@ class Board:
         threads = str(job.config["trainer"]["threads"])
         with environment(KEEP_MEMORY | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}):
             arguments = [*directory, *job.overrides], job.folder / "log.txt", dict(os.environ)
-            process = processes().Process(target=run_row, args=arguments)
+            process = processes(job.config["logger"]["kind"] == "wandb").Process(target=run_row, args=arguments)
             process.start()
         quiet = not sys.stderr.isatty()
         if quiet:

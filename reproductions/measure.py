@@ -11,7 +11,7 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ SCORED = "scored"
 
 
 def run(config: Config, ablation: Sequence[str]) -> int:
-    """Measure what is not there, write every row. 0, or 1 if a part failed; the others are kept."""
+    """Measure what is not there, write every row. 0, or 1 if a part failed: its rows say so, the others are kept."""
     folder = Path(config["paths"]["runs"]) / config["paper"] / config["scale"]["name"]
     (folder / "parts").mkdir(parents=True, exist_ok=True)
     try:
@@ -43,7 +43,7 @@ def run(config: Config, ablation: Sequence[str]) -> int:
 
 
 def _run(config: Config, ablation: Sequence[str], folder: Path) -> int:
-    started, failed = datetime.now(UTC).isoformat(timespec="seconds"), ""
+    started, failed = datetime.now(UTC).isoformat(timespec="seconds"), dict.fromkeys(config["rows"], "")
     parts: dict[str, dict[str, Any]] = {}
     for name, settings in config["parts"].items():
         label = "+".join([name, *ablation])
@@ -51,23 +51,54 @@ def _run(config: Config, ablation: Sequence[str], folder: Path) -> int:
         try:
             parts[name] = part(name, settings, config, file)
         except Exception as error:  # noqa: BLE001 - whatever it is: the rest goes on, the rows say it
-            failed += f"{name}: {type(error).__name__}: {error}. "
+            reason = f"{name}: {type(error).__name__}: {error}. "
+            for row in rows_of(settings, failed.keys()):
+                failed[row] += reason
             file.with_suffix(".error.txt").write_text(traceback.format_exc(), encoding="utf-8")
-            print(f"error: {failed}(traceback in {file.with_suffix('.error.txt')})", file=sys.stderr)
+            print(f"error: {reason}(traceback in {file.with_suffix('.error.txt')})", file=sys.stderr)
     places = {
-        label: write_row(config, ablation, folder, row, label, parts, started, failed)
+        label: write_row(config, ablation, folder, row, label, parts, started, failed[row])
         for row, label in config["rows"].items()
     }
     if config["logger"]["kind"] == "wandb":
         from reproductions.log_measured import log_measured
 
         log_measured(config, folder, places)
-    return 1 if failed else 0
+    return 1 if any(failed.values()) else 0
+
+
+def rows_of(settings: Config, rows: Collection[str]) -> Collection[str]:
+    """Those that a part's settings name; all where they name none."""
+    named = {word for word in _words(settings) if word in rows}
+    return named or rows
+
+
+def _words(settings: Any) -> Iterator[str]:
+    """Keys and values of all levels."""
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            yield str(key)
+            yield from _words(value)
+    elif isinstance(settings, list):
+        for value in settings:
+            yield from _words(value)
+    else:
+        yield str(settings)
+
+
+def weights_of(settings: Any) -> list[str]:
+    """sha256 of the tested weights of the runs that a part reads, under the key `run`."""
+    if not isinstance(settings, Mapping):
+        return []
+    found = [weights for value in settings.values() for weights in weights_of(value)]
+    file = Path(str(settings.get("run", ""))) / "tested.ckpt"
+    return [*found, hashlib.sha256(file.read_bytes()).hexdigest()] if file.is_file() else found
 
 
 def part(name: str, settings: Config, config: Config, file: Path) -> dict[str, Any]:
-    """The rows of a part, from its file if that is of the same settings and sources, and what they cost."""
-    key = hashlib.sha256(json.dumps([settings, config["seed"], provenance.source_hash(settings)]).encode()).hexdigest()
+    """The rows of a part, from its file if that is of the same settings, sources and runs, and what they cost."""
+    read = [settings, config["seed"], provenance.source_hash(settings), *weights_of(settings)]
+    key = hashlib.sha256(json.dumps(read).encode()).hexdigest()
     if file.exists() and not config["fresh"]:
         stored = json.loads(file.read_text(encoding="utf-8"))
         if stored["key"] == key:

@@ -1,6 +1,7 @@
 """Several jobs: skipped if finished, one failure hides nothing, the exit code tells."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from filelock import FileLock
 
 from reproductions.compose import Job
 from reproductions.compose import job as job_of
-from reproductions.launcher import finished, launch, slots, work
+from reproductions.launcher import finished, launch, processes, run_row, slots, work
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,3 +117,46 @@ def test_another_text_under_the_same_name_is_not_finished(tiny: Maker, tmp_path:
     assert work(mine) == 0 and finished(mine)
     (tmp_path / "test.tsv").write_text("".join(reversed(lines)))
     assert not finished(mine)
+
+
+def test_a_row_runs_in_a_copy_with_its_own_arguments_variables_and_log(tmp_path: Path) -> None:
+    """What Lightning starts further processes with, and what a run of its own would see."""
+    arguments, log = ["experiment=no/such_row", "scale=smoke"], tmp_path / "log.txt"
+    process = processes(wandb=False).Process(target=run_row, args=(arguments, log, {"PATH": "/bin", "MARK": "1"}))
+    process.start()
+    process.join()
+    assert process.exitcode == 2 and "no/such_row" in log.read_text()
+
+
+def test_sources_that_changed_since_they_were_imported_are_noticed(tmp_path: Path) -> None:
+    """The file of a module that a sweep has imported is edited while it goes on."""
+    script = (
+        "import sys, pathlib; sys.path.insert(0, sys.argv[1]); import reproductions.mine\n"
+        "from reproductions import preloaded; before = preloaded.changed()\n"
+        "pathlib.Path(reproductions.mine.__file__).write_text('VALUE = 2'); print(before, preloaded.changed())"
+    )
+    package = tmp_path / "reproductions"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "mine.py").write_text("VALUE = 1")
+    (package / "preloaded.py").write_text((ROOT / "reproductions" / "preloaded.py").read_text())
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True, cwd=tmp_path, env={}
+    )
+    assert said.stdout.split() == ["False", "True"], said.stderr
+
+
+def test_a_changed_source_is_run_by_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def start(program: str, words: list[str], variables: dict[str, str]) -> None:
+        started.append([program, *words[1:], variables["MARK"]])
+        raise SystemExit(0)
+
+    monkeypatch.setattr("os.execve", start)
+    monkeypatch.setattr("os.dup2", lambda *_: None)
+    monkeypatch.setattr("reproductions.preloaded.changed", lambda: True)
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    with pytest.raises(SystemExit):
+        run_row(["a=1"], tmp_path / "log.txt", {"MARK": "1"})
+    assert started == [[sys.executable, "-m", "reproductions.train", "a=1", "1"]]

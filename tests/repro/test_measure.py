@@ -20,6 +20,8 @@ class Part:
 
     values: Sequence[float]
     fails: bool = False
+    row: str = ""
+    of: Any = None
 
     def __call__(self, seed: int) -> dict[str, dict[str, Any]]:
         CALLS.append(seed)
@@ -71,6 +73,29 @@ def test_a_failing_part_fails_the_rows_and_loses_no_other(config: dict[str, Any]
     assert samples["time_ms"]["at"] == {"1": [1.0, 2.0]}
     assert measure.run(config, ()) == 1
     assert CALLS == [3, 3, 3], "the good part is kept"
+
+
+def test_a_failing_part_fails_the_rows_that_it_names_alone(config: dict[str, Any], tmp_path: Path) -> None:
+    config["parts"] |= {"two": {"_target_": f"{__name__}.Part", "values": [1.0], "fails": True, "row": "b"}}
+    assert measure.run(config, ()) == 1
+    assert row(tmp_path, "a-s3")[0]["status"] == "ok" and row(tmp_path, "b-s3")[0]["status"] == "failed"
+    nested = {"models": {"b": {"x": 1}}, "more": ["c"], "other": "none"}
+    assert set(measure.rows_of(nested, ("a", "b", "c"))) == {"b", "c"}
+    assert set(measure.rows_of({"x": 1}, ("a", "b"))) == {"a", "b"}
+
+
+def test_a_part_that_reads_a_run_is_measured_again_when_its_weights_change(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
+    run = tmp_path / "run-s3"
+    run.mkdir()
+    config["parts"]["one"]["of"] = {"run": str(run)}
+    counts = []
+    for weights in (b"first", b"first", b"second"):
+        (run / "tested.ckpt").write_bytes(weights)
+        measure.run(config, ())
+        counts.append(len(CALLS))
+    assert counts == [1, 1, 2]
 
 
 def test_an_override_makes_rows_of_its_own(config: dict[str, Any], tmp_path: Path) -> None:
