@@ -1,11 +1,13 @@
 """Full attention with the interface of the sparse ones: what they are measured against."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from common import attention as core
+from common.attention.cache import CacheShape, GrowingCache
 from common.nn.sparse.layer import Layer, Relative, among, without_padding
 
 
@@ -40,12 +42,34 @@ class FullAttention(Layer):
         mask = among(self.mask, real)
         return self.merge(self.attend(q, k, v, mask))
 
-    def step(self, x: Tensor, memory: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """memory: keys and values, (B, H, T, .) each."""
+    def step(self, x: Tensor, memory: "Remembered | None") -> tuple[Tensor, "Remembered"]:
+        """Keys and values pass no gradient on: this is for decoding."""
         if not isinstance(self.mask, core.Causal):
             return super().step(x, memory)
-        place = torch.tensor([0 if memory is None else memory[0].shape[2]], device=x.device)
+        place = torch.tensor([0 if memory is None else memory.keys.shape[2]], device=x.device)
         q, k, v = self.query(x, self.w_q, place), self.key(x, self.w_k, place), self.split(self.w_v(x))
-        if memory is not None:
-            k, v = torch.cat((memory[0], k), 2), torch.cat((memory[1], v), 2)
-        return self.merge(self.attend(q, k, v, core.Full())), (k, v)
+        after = Remembered.of(k, v) if memory is None else memory.extended(k, v)
+        return self.merge(self.attend(q, after.keys, after.values, core.Full())), after
+
+
+class Remembered(NamedTuple):
+    """keys, values: (B, H, T, .) of the positions so far, views of the cache that they and later ones are kept in."""
+
+    keys: Tensor
+    values: Tensor
+    cache: GrowingCache
+
+    @classmethod
+    def of(cls, keys: Tensor, values: Tensor) -> "Remembered":
+        batch, heads, _, key_dim = keys.shape
+        shape = CacheShape(kv_heads=heads, key_dim=key_dim, value_dim=values.shape[3], dtype=keys.dtype)
+        cache = GrowingCache(shape, sequences=batch, device=keys.device)
+        cache.append(keys, values)
+        return cls(*cache.read()[:2], cache)
+
+    def extended(self, keys: Tensor, values: Tensor) -> "Remembered":
+        """With those of the positions after."""
+        if self.cache.lengths[0] > self.keys.shape[2]:  # another text went on from here, and what it wrote is its own
+            return Remembered.of(self.keys, self.values).extended(keys, values)
+        self.cache.append(keys, values)
+        return Remembered(*self.cache.read()[:2], self.cache)

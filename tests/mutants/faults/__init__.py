@@ -3,6 +3,7 @@
 from tests.mutants.fault import Fault
 from tests.mutants.faults import (
     additive,
+    cache,
     flash,
     flash_backward,
     flash_bias,
@@ -21,6 +22,7 @@ FAULTS: tuple[Fault, ...] = (
     *flash_backward.FAULTS,
     *flash_bias.FAULTS,
     *additive.FAULTS,
+    *cache.FAULTS,
     *linear.FAULTS,
     *rotary.FAULTS,
     *transformer.FAULTS,
