@@ -102,6 +102,7 @@ kernels-static: $(READY)  ## compile the kernels for GPUs, without one: register
 # Before anything is set up: a misspelt paper costs nothing.
 _known-%:
 	$(if $(filter $(paper),$(papers)),@:,$(error no paper "$(paper)"; there is: $(papers)))
+	$(if $(and $(ROW)$(TABLE),$(if $(trained),,none)),$(error $(paper) has no rows that are trained: leave out ROW and TABLE),@:)
 
 # A failed row is exit code 1, and the report shows it: so it is written all the same. Other codes (a wrong argument) stop.
 repro-%: _known-% $(READY)  ## train the rows of its tables, then report

@@ -17,7 +17,7 @@ from reproductions.tasks.base import update
 
 REST = 1.1  # validation, loading, scoring
 CROWDED = 1.4  # rows side by side share caches and memory bandwidth; measured on two cores
-START = 15  # seconds until a row trains
+START = 3  # seconds until a row trains
 
 
 def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:

@@ -57,7 +57,7 @@ def load_module(folder: Path, data: StreamData) -> Trained:
 
 @dataclass(frozen=True)
 class Reader:
-    """A model of text as it was tested and as it was drawn, and the first sequences of its test text, (B, T) ids."""
+    """A model of text as it was tested and as it was drawn, and sequences from all over its test text, (B, T) ids."""
 
     tested: nn.Module
     drawn: nn.Module
@@ -72,5 +72,6 @@ def reader(run: str, sequences: int) -> Reader:
     data = instantiate(config["data"])
     data.prepare()
     tested = load_module(Path(run), data).model
-    batch = next(iter(data.eval_batches("test")))
-    return Reader(tested, build(config, data).model.eval(), batch.tokens[:sequences])
+    whole = torch.cat([batch.tokens[batch.real.all(1)] for batch in data.eval_batches("test")])
+    chosen = torch.linspace(0, len(whole) - 1, min(sequences, len(whole))).long()
+    return Reader(tested, build(config, data).model.eval(), whole[chosen])

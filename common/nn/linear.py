@@ -39,7 +39,8 @@ class Linear(Settings):
 @dataclass(frozen=True, kw_only=True)
 class Favor(Linear):
     """Factory. features: random ones, M in the paper. kind: positive or trigonometric ones of the softmax, or generalised ones
-    of ReLU, which approximate nothing. orthogonal: in blocks of head_dim. redraw: calls in training from one draw to the
+    of ReLU, which approximate nothing. Trigonometric keys are divided by the exponential of the longest one's half square, later
+    ones included, which cancels but for rounding: keys shorter by more than 87 in it are lost (fp32). orthogonal: in blocks of head_dim. redraw: calls in training from one draw to the
     next, 0: never. seed: of the draws, which differ from layer to layer; all heads of a layer share one.
     """
 

@@ -24,7 +24,8 @@ LINEAR = ("favor", "elu")
 class Lengths(ByLength):
     """A method may be favor (Performer, `features` positive ones) or elu (the Linear Transformer), their features counted.
     `forward_ms`, `both_ms`, `memory_mb`; and of each linear method, for each repeat, `crossover`: the length from which on
-    forward and backward are faster than `exact`, between measured ones by straight lines of the logarithms.
+    forward and backward are faster than `exact`, between measured ones by straight lines of the logarithms; refused where a
+    repeat has none.
     """
 
     exact: str
@@ -55,13 +56,14 @@ class Lengths(ByLength):
                 continue
             both = rows[row]["both_ms"]["at"]
             shared = [length for length in map(str, sorted(self.lengths)) if length in exact and length in both]
-            for repeat in range(self.repeats):
-                ratios = [exact[length][repeat] / both[length][repeat] for length in shared]
-                place = crossover([int(length) for length in shared], ratios)
-                if place is not None:
-                    store(rows, row, "crossover", "default", "tokens").append(place)
-            if "crossover" not in rows[row]:
-                refuse(rows, row, "crossover", "default", "not faster at the longest length", "tokens")
+            ratios = [[exact[n][repeat] / both[n][repeat] for n in shared] for repeat in range(self.repeats)]
+            places = [crossover([int(n) for n in shared], of_repeat) for of_repeat in ratios]
+            found = [place for place in places if place is not None]
+            if len(found) == len(places):
+                store(rows, row, "crossover", "default", "tokens").extend(found)
+            else:
+                reason = f"faster at the longest length in {len(found)} of {len(places)} repeats"
+                refuse(rows, row, "crossover", "default", reason, "tokens")
         return rows
 
 

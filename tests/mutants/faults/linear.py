@@ -239,4 +239,46 @@ OF_THE_BACKWARD_PASS = (
     Fault("linear backward: no gradient to the state", LAUNCH, "d_sums[:, :, 0], d_norms[:, :, 0]", "0.0 * d_sums[:, :, 0], d_norms[:, :, 0]", STATES),
 )  # fmt: skip
 
-FAULTS = (*OF_THE_FEATURES, *OF_THE_REFERENCE, *OF_THE_FORWARD_PASS, *OF_THE_BACKWARD_PASS)
+LAYERS, LINFORMER, STEPS = "common/nn/linear.py", "common/nn/linformer.py", "common/nn/long.py"
+OF_LAYERS = "tests/common/nn/test_linear.py::"
+OF_LINFORMER = "tests/common/nn/test_linformer.py::"
+
+OF_THE_LAYERS = (
+    Fault(
+        "FAVOR+ draws out of training too",
+        LAYERS,
+        "if self.training and self.redraw:",
+        "if self.redraw:",
+        (OF_LAYERS + "test_draws_are_kept_and_never_made_out_of_training",),
+    ),
+    Fault(
+        "trigonometric keys are not lifted by their lengths",
+        LAYERS,
+        "of_k * (lengths - largest.masked_fill(largest == -torch.inf, 0.0)).exp()",
+        "of_k",
+        (OF_LAYERS + "test_outputs_and_gradients[trigonometric]",),
+    ),
+    Fault(
+        "padding leaks through E: biases of the projections stay",
+        LINFORMER,
+        "k, v = (tensor.masked_fill(~real[:, None, :, None], 0.0) for tensor in (k, v))",
+        "k, v = (tensor for tensor in (k, v))",
+        (OF_LINFORMER + "test_padding_does_not_leak_whatever_it_holds",),
+    ),
+    Fault(
+        "padding counts in a pooled stride",
+        LINFORMER,
+        "real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if real is None else real",
+        "real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)",
+        (OF_LINFORMER + "test_padding_does_not_leak_whatever_it_holds",),
+    ),
+    Fault(
+        "a step is always the first position",
+        STEPS,
+        "start=memory.seen",
+        "start=0",
+        ("tests/common/nn/test_steps.py::test_steps_give_what_the_whole_text_gives[elu-sinusoidal]",),
+    ),
+)
+
+FAULTS = (*OF_THE_LAYERS, *OF_THE_FEATURES, *OF_THE_REFERENCE, *OF_THE_FORWARD_PASS, *OF_THE_BACKWARD_PASS)
