@@ -102,8 +102,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, **given: Any) -> Tensor:
         """x: (B, T, d_model); given: what its attention takes besides. Returns (B, T, d_model)."""
-        x = residual(self.norm, self.norm_1, x, lambda y: self.dropout(self.attention(y, **given)))
-        return residual(self.norm, self.norm_2, x, lambda y: self.dropout(self.feedforward(y)))
+        return self.around(x, lambda y: self.attention(y, **given))
 
     def step(self, x: Tensor, memory: Any) -> tuple[Tensor, Any]:
         """The block at the position after those that its attention remembers: x (B, 1, d_model); memory: what the last call
@@ -113,10 +112,14 @@ class Block(nn.Module):
         def attend(y: Tensor) -> Tensor:
             nonlocal after
             seen, after = attention.step(y, memory)
-            return self.dropout(seen)
+            return seen
 
-        x = residual(self.norm, self.norm_1, x, attend)
-        return residual(self.norm, self.norm_2, x, lambda y: self.dropout(self.feedforward(y))), after
+        return self.around(x, attend), after
+
+    def around(self, x: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
+        """Both sublayers, the first of which is `attend`."""
+        x = residual(self.norm, self.norm_1, x, lambda y: self.dropout(attend(y)))
+        return residual(self.norm, self.norm_2, x, lambda y: self.dropout(self.feedforward(y)))
 
 
 class Stack(nn.Module):

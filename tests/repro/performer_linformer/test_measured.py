@@ -197,8 +197,9 @@ def test_a_reader_reads_all_of_the_test_text(tmp_path: Path) -> None:
     assert work(made) == 0
     reader = stored.reader(str(made.folder), 3)
     state = torch.load(made.folder / "tested.ckpt", weights_only=False)["state_dict"]
-    assert torch.equal(reader.tested.trunk.embedding.weight, state["model.trunk.embedding.weight"])
-    assert not torch.equal(reader.drawn.trunk.embedding.weight, reader.tested.trunk.embedding.weight)
+    weights = "trunk.embedding.weight"
+    tested, drawn = (model.state_dict()[weights] for model in (reader.tested, reader.drawn))
+    assert torch.equal(tested, state[f"model.{weights}"]) and not torch.equal(drawn, tested)
     data: Any = instantiate(made.config["data"])
     data.prepare()
     pieces = torch.cat([batch.tokens for batch in data.eval_batches("test")])
