@@ -13,8 +13,9 @@ def digests(files: list[Path]) -> dict[Path, str]:
 
 
 def own_files() -> list[Path]:
-    found = [Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None)]
-    return [file for file in found if file.is_relative_to(ROOT) and "site-packages" not in file.parts]
+    named = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    files = [Path(name) for name in named if name]
+    return [file for file in files if file.is_relative_to(ROOT) and "site-packages" not in file.parts]
 
 
 READ = digests(own_files())
