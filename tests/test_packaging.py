@@ -1,6 +1,7 @@
 """pyproject.toml, requirements.lock, environment.yml, the Makefile and the preflight say the same thing."""
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -137,7 +138,14 @@ def test_no_file_names_a_package_index():
 
 
 def make(*arguments: str, folder: Path = ROOT) -> str:
-    return subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["make", *arguments], cwd=folder, capture_output=True, text=True, check=True, env=outside_make()
+    ).stdout
+
+
+def outside_make() -> dict[str, str]:
+    """Without what `make test PY=...` hands on."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 
 
 def test_help_lists_every_target_in_a_line():
@@ -171,7 +179,9 @@ def commands(checkout: Path) -> Callable[..., tuple[list[str], int]]:
     def run(*arguments: str, fails: str = "none", code: int = 1) -> tuple[list[str], int]:
         python.write_text(f'#!/bin/sh\necho "NOTED $*"\ncase "$*" in *{fails}*) exit {code};; esac\n', encoding="utf-8")
         python.chmod(0o755)
-        made = subprocess.run(["make", *arguments], cwd=checkout, capture_output=True, text=True, check=False)
+        made = subprocess.run(
+            ["make", *arguments], cwd=checkout, capture_output=True, text=True, check=False, env=outside_make()
+        )
         return [line.removeprefix("NOTED -m ") for line in made.stdout.splitlines() if "NOTED" in line], made.returncode
 
     return run
