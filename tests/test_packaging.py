@@ -144,8 +144,9 @@ def make(*arguments: str, folder: Path = ROOT) -> str:
 
 
 def outside_make() -> dict[str, str]:
-    """Without what `make test PY=...` hands on."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    """Without what `make test PY=... ARGS=...` hands on."""
+    handed_on = {"PY", "READY", "ARGS", "MFLAGS"}
+    return {name: value for name, value in os.environ.items() if name not in handed_on and not name.startswith("MAKE")}
 
 
 def test_help_lists_every_target_in_a_line():
