@@ -123,11 +123,11 @@ def _reference(
             both = _asked(state, q)
         else:
             parts = []
-            for start in range(0, k.shape[2], chunk):
-                end = start + chunk
-                part, state = _chunk(state, *(tensor[:, :, start:end] for tensor in (q, k, v)))
+            # split, not slices: the gradient of each slice would be as large as the whole
+            for q_part, k_part, v_part in zip(*(tensor.split(chunk, 2) for tensor in (q, k, v)), strict=True):
+                part, state = _chunk(state, q_part, k_part, v_part)
                 parts.append(part)
-            both = torch.cat(parts, 2) if parts else q.new_zeros(*q.shape[:3], v.shape[-1])
+            both = torch.cat(parts, 2)
         output, total = both[..., :-1], both[..., -1:]
         return Attended((output / total.masked_fill(total == 0, 1.0)).to(dtype), state)
 
