@@ -1,6 +1,6 @@
 """From command-line overrides to checked jobs: one job is one row with one seed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,25 +55,26 @@ def jobs_of(overrides: Sequence[str], searchpath: str | None) -> list[Job]:
     parsed = parse(overrides)
     tables = [o for o in parsed if o.key_or_group == "table" and o.is_sweep_override()]
     if not tables:
-        return _swept(parsed, searchpath)
+        return _swept(parsed, table_params([str(o.input_line) for o in parsed], searchpath), searchpath)
     others = [str(o.input_line) for o in parsed if o not in tables]
-    names = list(tables[-1].sweep_string_iterator())
-    listed = [table_params([f"table={name}"], searchpath).get("experiment", "") for name in names]
-    rows = [row.strip() for rows in listed for row in str(rows).split(",")]
+    params = {name: table_params([f"table={name}"], searchpath) for name in tables[-1].sweep_string_iterator()}
+    rows = [row.strip() for of_table in params.values() for row in str(of_table.get("experiment", "")).split(",")]
     found: dict[Path, Job] = {}
-    for name in names:
-        for one in _swept(parse([f"table={name}", *others]), searchpath, rows):
+    for name, of_table in params.items():
+        for one in _swept(parse([f"table={name}", *others]), of_table, searchpath, rows):
             found.setdefault(one.folder, one)
     return list(found.values())
 
 
-def _swept(parsed: Sequence[Override], searchpath: str | None, beside: Sequence[str] = ()) -> list[Job]:
-    """beside: further rows, to be named where an override fits one of them alone."""
+def _swept(
+    parsed: Sequence[Override], params: Mapping[str, Any], searchpath: str | None, beside: Sequence[str] = ()
+) -> list[Job]:
+    """params: what the table sweeps over. beside: further rows, to be named where an override fits one of them alone."""
     sweep = {o.key_or_group: list(o.sweep_string_iterator()) for o in parsed if o.is_sweep_override()}
     fixed = [o for o in parsed if not o.is_sweep_override()]
     plain = [str(o.input_line) for o in fixed]
     given = {o.key_or_group for o in fixed}
-    for key, values in table_params(plain, searchpath).items():
+    for key, values in params.items():
         if key not in given:
             sweep.setdefault(key, [value.strip() for value in str(values).split(",")])
     rows = beside or [str(row) for row in sweep.get("experiment", ())]

@@ -31,7 +31,6 @@ KEEP_MEMORY = {
 }
 IMPORTED = (
     "reproductions.job",
-    "reproductions.log_wandb",
     "reproductions.tasks.text",
     "reproductions.tasks.translation",
 )

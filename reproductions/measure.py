@@ -68,31 +68,24 @@ def _run(config: Config, ablation: Sequence[str], folder: Path) -> int:
 
 
 def rows_of(settings: Config, rows: Collection[str]) -> Collection[str]:
-    """Those that a part's settings name; all where they name none."""
-    named = {word for word in _words(settings) if word in rows}
+    """Those that a part's settings name, as keys or values of any level; all where they name none."""
+    named = {word for entry in entries(settings) for word in map(str, entry) if word in rows}
     return named or rows
 
 
-def _words(settings: Any) -> Iterator[str]:
-    """Keys and values of all levels."""
-    if isinstance(settings, Mapping):
-        for key, value in settings.items():
-            yield str(key)
-            yield from _words(value)
-    elif isinstance(settings, list):
-        for value in settings:
-            yield from _words(value)
-    else:
-        yield str(settings)
+def entries(settings: Any) -> Iterator[tuple[Any, Any]]:
+    """Keys, or places, and values of all levels."""
+    if not isinstance(settings, Mapping | list):
+        return
+    for key, value in settings.items() if isinstance(settings, Mapping) else enumerate(settings):
+        yield key, value
+        yield from entries(value)
 
 
-def weights_of(settings: Any) -> list[str]:
+def weights_of(settings: Config) -> list[str]:
     """sha256 of the tested weights of the runs that a part reads, under the key `run`."""
-    if not isinstance(settings, Mapping):
-        return []
-    found = [weights for value in settings.values() for weights in weights_of(value)]
-    file = Path(str(settings.get("run", ""))) / "tested.ckpt"
-    return [*found, hashlib.sha256(file.read_bytes()).hexdigest()] if file.is_file() else found
+    files = [Path(str(value)) / "tested.ckpt" for key, value in entries(settings) if key == "run"]
+    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
 
 
 def part(name: str, settings: Config, config: Config, file: Path) -> dict[str, Any]:

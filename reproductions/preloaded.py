@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def digests(files: list[Path]) -> dict[Path, str]:
-    """ "" for a file that is gone."""
+    """Of what each holds; empty for one that is gone."""
     return {file: hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "" for file in files}
 
 

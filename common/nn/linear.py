@@ -40,8 +40,8 @@ class Linear(Settings):
 class Favor(Linear):
     """Factory. features: random ones, M in the paper. kind: positive or trigonometric ones of the softmax, or generalised ones
     of ReLU, which approximate nothing. Trigonometric keys are divided by the exponential of the longest one's half square, later
-    ones included, which cancels but for rounding: keys shorter by more than 87 in it are lost (fp32). orthogonal: in blocks of head_dim. redraw: calls in training from one draw to the
-    next, 0: never. seed: of the draws, which differ from layer to layer; all heads of a layer share one.
+    ones included, which cancels but for rounding: keys shorter by more than 87 in it are lost (fp32). orthogonal: in blocks of
+    head_dim. redraw: calls in training from one draw to the next, 0: never. seed: of the draws, which differ from layer to layer; all heads of a layer share one.
     """
 
     features: int = 256

@@ -23,7 +23,7 @@ def start_from(
 
     positions: of the longer table, "copied", the shorter one again and again ("we copy BERT's ... multiple times"), or
     "random", as the model has drawn them itself (table 5). What the shorter one need not have: separate global projections,
-    which become copies of the others, and BigBird's and FAVOR+'s draws and extra tokens, which stay. only_new_positions: nothing is
+    which become copies of the others, extra tokens, and BigBird's and FAVOR+'s draws, which stay. only_new_positions: nothing is
     trained but the positions beyond the shorter model's (table 5, last row), by an optimiser without weight decay, which
     would move the others without a gradient. Raises ValueError, and loads nothing, for weights that are missing besides
     these, are too many, or have another shape.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from data.fetch import FetchError
 from data.pairs import Counts, count
 from data.sources.base import Context
-from data.sources.long import Document
+from data.sources.long import Document, Pictures
 from data.sources.raw import Raw
 
 PIXELS = 32 * 32
@@ -38,7 +38,7 @@ def read_pictures(archive: Path, names: Iterable[str]) -> NDArray[np.uint8]:
 
 
 @dataclass(frozen=True)
-class Cifar10(Raw):
+class Cifar10(Raw, Pictures):
     """50,000 pictures, of which the last 5,000 are dev, and 10,000 to test on."""
 
     key = "cifar-10-binary"
@@ -53,10 +53,6 @@ class Cifar10(Raw):
     paired = False
     size_of_test = 10_000, 10_000 * PIXELS
     longest = PIXELS
-
-    def scored(self, symbols: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Where pictures are generated: every pixel."""
-        return np.ones(len(symbols), dtype=bool)
 
     def check(self, file: Path) -> None:
         read_pictures(file, MEMBERS["test"])

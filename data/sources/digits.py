@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from data.pairs import Counts, count, stable_hash
 from data.sources.base import Context
-from data.sources.long import Document
+from data.sources.long import Document, Pictures
 from data.sources.packaged import Packaged
 
 PIXELS = 28 * 28
@@ -37,7 +37,7 @@ def read_pictures(path: Path) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Digits(Packaged):
+class Digits(Packaged, Pictures):
     """80, 10 and 10 per cent of each digit's pictures, by a hash of the picture's place in the file."""
 
     members = ("digits",)
@@ -48,10 +48,6 @@ class Digits(Packaged):
     paired = False
     size_of_test = 500, 500 * PIXELS
     longest = PIXELS
-
-    def scored(self, symbols: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Where pictures are generated: every pixel."""
-        return np.ones(len(symbols), dtype=bool)
 
     def check(self, folder: Path) -> None:
         read_pictures(folder / self.members[0])

@@ -132,6 +132,13 @@ class SequenceSource(DocumentSource, Protocol):
         ...
 
 
+class Pictures:
+    """What sources of pictures have in common, where these are generated: every pixel is predicted."""
+
+    def scored(self, symbols: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        return np.ones(len(symbols), dtype=bool)
+
+
 def place(cache: Path, allow_newer: bool) -> Context:
     """Where raw data is kept, for a source without languages."""
     return Context(cache, "", "", allow_newer)

@@ -2,9 +2,8 @@
 error of random features grows from layer to layer (Performer, section 4.2)."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -95,29 +94,22 @@ class Stacked:
 
 def approximate(model: MaskedModel, features: int, seed: int) -> Trunk:
     """The trunk with random features in place of softmax attention, its weights the same."""
-    trunk = model.trunk
-    layers = [module for module in trunk.modules() if isinstance(module, FullAttention)]
-    heads = layers[0].heads
-    kinds = [Favor(features=features, seed=seed)(trunk.d_model, heads, n, len(layers)) for n in range(len(layers))]
-    made = _with(trunk, kinds)
-    start_from(made, trunk.state_dict(), positions="copied")
+    made, favor = copy.deepcopy(model.trunk), Favor(features=features, seed=seed)
+    for n, block in enumerate(made.blocks):
+        assert isinstance(block.attention, FullAttention)
+        block.attention = favor(made.d_model, block.attention.heads, n, len(made.blocks))
+    start_from(made, model.trunk.state_dict(), positions="copied")
     return made.eval()
-
-
-def _with(trunk: Trunk, kinds: Sequence[nn.Module]) -> Trunk:
-    made = copy.deepcopy(trunk)
-    for block, kind in zip(made.blocks, kinds, strict=True):
-        block.attention = kind
-    return made
 
 
 def hidden(trunk: Trunk, tokens: Tensor) -> list[Tensor]:
     """What each block gives, (B, T, d_model)."""
     found: list[Tensor] = []
-    hooks = [
-        block.register_forward_hook(partial(lambda _, __, out, kept: kept.append(out), kept=found))
-        for block in trunk.blocks
-    ]
+
+    def keep(block: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
+        found.append(out)
+
+    hooks = [block.register_forward_hook(keep) for block in trunk.blocks]
     trunk(tokens)
     for hook in hooks:
         hook.remove()

@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest.importorskip("triton")
 
@@ -15,6 +14,7 @@ import triton.language as tl
 
 from common.attention.additive import additive_attention
 from common.attention.kernels import additive as kernels
+from tests.common.attention.kernels.largest import Largest
 from tests.common.attention.plain import relative_rms
 from tests.common.attention.plain_additive import (
     amid_nan,
@@ -179,18 +179,6 @@ def test_without_the_interpreter_a_cpu_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("common.attention.kernels.INTERPRETED", False)
     with pytest.raises(ValueError, match="backend 'triton' runs on a GPU, not on cpu .*; these can: reference"):
         attend(*inputs((1, 2, 3, 4, 5)))
-
-
-class Largest(TorchDispatchMode):
-    """The largest tensor that anything makes, in elements (bytes, where the interpreter copies a tensor)."""
-
-    size = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
-            self.size = max(self.size, result.numel())
-        return result
 
 
 def test_no_tensor_of_every_query_key_and_hidden_unit() -> None:

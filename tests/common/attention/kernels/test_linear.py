@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest.importorskip("triton")
 
@@ -12,6 +11,7 @@ from common.attention.kernels.configurations import Tile
 from common.attention.linear import State, linear_attention
 from tests.common.attention import plain_linear
 from tests.common.attention.kernels.cases import poisoned_memory
+from tests.common.attention.kernels.largest import Largest
 from tests.common.attention.plain import relative_rms
 from tests.common.attention.plain_linear import Case, allowed, inputs, plain
 
@@ -164,18 +164,6 @@ def test_offsets_beyond_32_bits(axis: int) -> None:
         output = linear_attention(q, k, v, causal=True, backend="triton").output
         results.append((output, *torch.autograd.grad(output, [q, k, v], given["do"])))
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
-
-
-class Largest(TorchDispatchMode):
-    """The largest tensor that anything makes, in elements (bytes, where the interpreter copies a tensor)."""
-
-    size = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
-            self.size = max(self.size, result.numel())
-        return result
 
 
 @pytest.mark.parametrize("causal", [True, False])
