@@ -41,13 +41,21 @@ class WarmStart(Section):
 
 class Checkpoint(Section):
     rule: Literal["best_dev_nll", "last", "average"]
+    diverged: Literal["fail", "test"]
     average: Averaged
     dev_checks: StrictInt = Field(gt=0)
     every: StrictInt = Field(gt=0)
 
+    @model_validator(mode="after")
+    def weights_then(self) -> Self:
+        if self.diverged == "test" and self.rule != "last":
+            raise ValueError(f"diverged: test needs rule: last, the weights that there are then, got {self.rule}")
+        return self
+
 
 class Decode(Section):
     beam: StrictInt = Field(gt=0)
+    greedy: StrictBool = False
     length_penalty: float = Field(ge=0)
     length_rule: Literal["power", "gnmt"]
     splits: list[str] = Field(min_length=1)

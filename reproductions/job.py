@@ -22,7 +22,7 @@ from common.callbacks.last import Last
 from common.callbacks.progress import Progress
 from common.callbacks.spent import Spent
 from common.callbacks.whole import Whole
-from common.lit.training import Trained
+from common.lit.training import Diverged, Trained
 from data.stream import StreamData
 from reproductions import provenance
 from reproductions.ensemble import load_members, warm, weights_of
@@ -121,7 +121,11 @@ def train(
     at_end = [end] if config["trainer"]["strategy"] == FSDP else []
     trainer = make_trainer(config, folder, module, [curves, spent, average, *at_end])
     if module.total_updates:
-        trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
+        try:
+            trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=False)
+        except Diverged:
+            if config["checkpoint"]["diverged"] == "fail":
+                raise
     if at_end:
         module = build(config, data)  # of whole weights again
         module.load_state_dict(end.state)
@@ -245,7 +249,7 @@ def load_tested_weights(config: Config, folder: Path, module: Trained, average: 
         module.load_state_dict(best["state_dict"])
         update = best["global_step"]
     else:
-        update = module.total_updates
+        update = module.updates_made
         if config["checkpoint"]["rule"] == "average":
             average.load_mean(module)
     torch.save({"state_dict": module.state_dict()}, folder / "tested.ckpt")
@@ -255,14 +259,15 @@ def load_tested_weights(config: Config, folder: Path, module: Trained, average: 
 def training_facts(data: StreamData, module: Trained, curves: Curves, tested: dict[str, Any]) -> dict[str, Any]:
     """What Table 2 tells of a row's training."""
     return {
-        "updates": module.total_updates,
-        "epochs": data.epochs(module.total_updates),
+        "updates": module.updates_made,
+        "epochs": data.epochs(module.updates_made),
         "items": data.size("train"),
         "target_tokens": curves.total_tokens,
         "seconds": curves.total_seconds,
         "tokens_per_second": curves.total_tokens / max(curves.total_seconds, 1e-9),
         "tested_update": tested["update"],
         "checkpoint_rule": tested["rule"],
+        **({} if module.diverged_at is None else {"diverged_at": module.diverged_at}),
     }
 
 

@@ -51,6 +51,12 @@ class Trained(LightningModule):
         self.optimizer, self.schedule = optimizer, schedule
         self.total_updates, self.clip_norm, self.seed = total_updates, clip_norm, seed
         self.dev = TokenLoss(dev_items)
+        self.diverged_at: int | None = None
+
+    @property
+    def updates_made(self) -> int:
+        """All, unless the gradient of one was not finite."""
+        return self.total_updates if self.diverged_at is None else self.diverged_at - 1
 
     @abstractmethod
     def logits(self, batch: Any) -> tuple[Tensor, Tensor]:
@@ -104,6 +110,7 @@ class Trained(LightningModule):
         """Rescales the gradient to L2 norm at most clip_norm (Bahdanau et al. 2014, B.2: 1)."""
         norm = whole(nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm))
         if not torch.isfinite(norm):
+            self.diverged_at = self.global_step + 1
             raise Diverged(
                 f"gradient norm {norm.item()} at update {self.global_step + 1} (rate "
                 f"{optimizer.param_groups[0]['lr']:.2e}): stopped before the weights changed. Lower optim.optimizer.lr "

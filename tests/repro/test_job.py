@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import signal
 import subprocess
@@ -110,6 +111,29 @@ def test_nan_stops_the_run_says_where_and_keeps_the_last_good_checkpoint(
     saved = torch.load(job.folder / "last.ckpt", weights_only=False)
     assert saved["global_step"] == 5
     assert all(torch.isfinite(w).all() for w in saved["state_dict"].values() if w.is_floating_point())
+
+
+def test_what_had_been_learnt_before_nan_can_be_tested(tiny: JobMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a row is to show that it diverges: its weights before update 8, with the update said."""
+    nll, before = Seq2Seq.nll, dict[str, torch.Tensor]()
+
+    def struck(self: Seq2Seq, batch: Any) -> torch.Tensor:
+        if self.global_step == 7 and self.training:
+            before.update({name: weight.clone() for name, weight in self.state_dict().items()})
+            return nll(self, batch) * float("nan")
+        return nll(self, batch)
+
+    monkeypatch.setattr(Seq2Seq, "nll", struck)
+    job = tiny("checkpoint.rule=last", "checkpoint.diverged=test")
+    run(job.config, job.folder, [])
+    found = result(job)
+    assert found["status"] == "ok" and math.isfinite(found["metrics"]["test/perplexity"]["value"])
+    facts = found["train"]
+    assert (facts["diverged_at"], facts["updates"], facts["tested_update"]) == (8, 7, 7)
+    tested = torch.load(job.folder / "tested.ckpt", weights_only=False)["state_dict"]
+    assert before and all(torch.equal(tested[name], before[name]) for name in tested)
+    with pytest.raises(ValueError, match="diverged: test needs rule: last, .* got average"):
+        tiny("checkpoint.rule=average", "checkpoint.diverged=test")
 
 
 def test_accumulated_micro_batches_give_the_same_losses(reference: Job, tiny: JobMaker, tmp_path: Path) -> None:
