@@ -24,6 +24,8 @@ alias_bigbird = longformer_bigbird
 alias_performer = performer_linformer
 alias_linformer = performer_linformer
 alias_linear_transformer = performer_linformer
+alias_mqa = mqa_gqa
+alias_gqa = mqa_gqa
 paper = $(or $(alias_$(subst -,_,$*)),$(subst -,_,$*))
 papers = $(patsubst reproductions/%/published.yaml,%,$(wildcard reproductions/*/published.yaml))
 comma = ,
@@ -47,7 +49,7 @@ measure = for seed in $(subst $(comma), ,$(or $(SEEDS),1)); do \
 	$(PY) -m reproductions.bench bench=$(paper) $(scale) seed=$$seed $(if $(FRESH),fresh=true) $(if $(trained),,$(ARGS)) || \
 		{ failed=$$?; test $$failed = 1 || exit $$failed; }; done;
 
-.PHONY: help setup check test conformance mutants kernels-static bench-nmt bench-peers bench-attention translate clean
+.PHONY: help setup check test conformance mutants kernels-static bench-nmt bench-peers bench-attention translate convert clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -59,7 +61,7 @@ help:  ## this list
 	@echo "  SEEDS=1,2,3              seeds of each row"
 	@echo "  ARGS=\"key=value ...\"     overrides, or a new ablation; arguments of pytest for make test"
 	@echo "  FRESH=1                  re-run rows that are stored already"
-	@echo "  RUN=<folder>             the trained run that translate uses"
+	@echo "  RUN=<folder>             the trained run that translate and convert use"
 	@echo "  TORCH_INDEX=<address>    index to take torch from, such as PyTorch's own for cpu"
 	@echo "  PYTHON=<interpreter>     Python 3.11 or 3.12 to make the environment with"
 
@@ -127,7 +129,7 @@ $(PEERS): requirements-peers.lock requirements.lock
 	.venv-peers/bin/python $(INSTALL) --no-deps -r requirements-peers.lock
 	@touch $@
 
-bench-peers: $(PEERS)  ## other projects beside ours, in an environment of its own, .venv-peers; ROW=joeynmt,longformer,performer chooses
+bench-peers: $(PEERS)  ## other projects beside ours, in an environment of its own, .venv-peers; ROW=joeynmt,longformer,performer,generate chooses
 	@.venv-peers/bin/python -m reproductions.peers $(subst $(comma), ,$(ROW))
 
 bench-attention: $(READY)  ## times and memory of attention by backend, mask and length, in one JSON file
@@ -136,6 +138,10 @@ bench-attention: $(READY)  ## times and memory of attention by backend, mask and
 translate: $(READY)  ## translate standard input with the model of RUN
 	$(if $(RUN),,$(error give the run: make translate RUN=runs/bahdanau/small/rnnsearch_30-s1 < text))@$(PY) \
 		-m reproductions.translate run="$(RUN)" $(ARGS)
+
+convert: $(READY)  ## a run's weights with fewer heads of keys and values: RUN=<folder> ARGS="kv_heads=2 how=mean out=<file>"
+	$(if $(RUN),,$(error give the run: make convert RUN=runs/mqa_gqa/small/multi_head-s1 ARGS="kv_heads=2 how=mean out=few.ckpt"))@$(PY) \
+		-m reproductions.convert run="$(RUN)" $(ARGS)
 
 clean:  ## remove caches; runs and .venv stay
 	rm -rf .pytest_cache .ruff_cache .hypothesis outputs multirun build *.egg-info

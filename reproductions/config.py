@@ -5,8 +5,8 @@ Hydra accepts ``+model.drpout=0`` and turns ``lang: no`` into False; here both s
 
 import difflib
 import inspect
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self, get_args, get_type_hints
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Self, TypeVar, get_args, get_type_hints
 
 from hydra.utils import get_object
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, TypeAdapter, ValidationError, model_validator
@@ -16,6 +16,22 @@ TRANSLATION = "reproductions.tasks.translation.Translation"
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+def requested(section: type[SectionT], arguments: Sequence[str]) -> SectionT:
+    """A command line of key=value. Raises ValueError naming what is wrong with it."""
+    given = {key: value for key, _, value in (argument.partition("=") for argument in arguments)}
+    try:
+        return section.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        if first["type"] == "extra_forbidden":
+            raise ValueError(unknown(key, section.model_fields)) from None
+        raise ValueError(f"{key}: {first['msg']}, got {given.get(key, 'nothing')!r}") from None
 
 
 class Budget(Section):

@@ -37,7 +37,7 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
     """Writes sentences/*.jsonl, alignments.json and heads.json under folder.
 
     Passes a test set: all sentences; the same translations with their unknown words replaced, where a dictionary is
-    learnt; sentences without an unknown word on either side with UNK forbidden (the second column of Bahdanau's Table 1);
+    learnt; the translations of greedy search, where asked for; sentences without an unknown word on either side with UNK forbidden (the second column of Bahdanau's Table 1);
     and, as a control, all references against translations of *other* sentences of the same length.
     """
     module.eval()
@@ -63,6 +63,8 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
                 write_lines(folder / "sentences" / f"{split}.unk_replaced.jsonl", records)
         records = _records(data, examples, chosen, everything, nll, tokens, words)
         metrics |= _score(records, split)
+        if settings.greedy:
+            metrics |= greedily(module, data, split, settings, folder, nll, tokens)
         metrics[f"{split}/perplexity"] = perplexity(nll=nll, tokens=tokens).recorded
         if links := score_links(module, data, split):
             link_records, error_rate = links
@@ -98,6 +100,25 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
     }
     dev, _ = sentence_nll(module, data, "dev")
     return Tested(metrics, training_nll(module, data), sum(dev) / len(dev), {"decode": decode})
+
+
+def greedily(
+    module: Seq2Seq,
+    data: TranslationData,
+    split: str,
+    settings: Decode,
+    folder: Path,
+    nll: Sequence[float],
+    tokens: Sequence[int],
+) -> dict[str, dict[str, Any]]:
+    """Corpus scores of the split by greedy search; writes its sentences beside those of the beam search."""
+    examples = data.examples(split)
+    chosen = translate(module, data, split, settings.model_copy(update={"beam": 1}))
+    words = [data.target_vocab.decode(hypothesis.tokens) for hypothesis in chosen]
+    records = _records(data, examples, chosen, range(len(examples)), nll, tokens, words)
+    metrics = _score(records, f"{split}.greedy")
+    write_lines(folder / "sentences" / f"{split}.greedy.jsonl", records)
+    return metrics
 
 
 def check_references(data: TranslationData, splits: Sequence[str]) -> None:

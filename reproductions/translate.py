@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 
 import torch
 from hydra.utils import instantiate
-from pydantic import Field, ValidationError
+from pydantic import Field
 from torch.nn.utils.rnn import pad_sequence
 
 from common.decode.types import Hypothesis
@@ -30,7 +30,7 @@ from data.text import map_nonblank, read_lines
 from data.tokenize import detokenize, tokenize
 from data.translation import TranslationData
 from data.vocab import EOS, PAD, SPECIALS, UNK
-from reproductions.config import TRANSLATION, Decode, Section, unknown
+from reproductions.config import TRANSLATION, Decode, Section, requested
 from reproductions.evaluate import search
 from reproductions.stored import configuration, load_module
 from reproductions.unknown_words import dictionary_of
@@ -137,19 +137,6 @@ def shown(number: int, line: Line, request: Request) -> str:
     return "".join(f"{number} ||| {h.text} ||| {h.score:.4f}\n" for h in line.hypotheses)
 
 
-def requested(arguments: Sequence[str]) -> Request:
-    """The command line. Raises ValueError naming what is wrong with it."""
-    given = {key: value for key, _, value in (argument.partition("=") for argument in arguments)}
-    try:
-        return Request.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = str(first["loc"][0])
-        if first["type"] == "extra_forbidden":
-            raise ValueError(unknown(key, Request.model_fields)) from None
-        raise ValueError(f"{key}: {first['msg']}, got {given.get(key, 'nothing')!r}") from None
-
-
 def blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
     """The lines, up to size at a time. One that can't be read is met only when those before it are through."""
     block: list[str] = []
@@ -182,7 +169,7 @@ def write_whole(text: str) -> bool:
 def main(argv: Sequence[str] | None = None) -> int:
     done = 0
     try:
-        request = requested(sys.argv[1:] if argv is None else argv)
+        request = requested(Request, sys.argv[1:] if argv is None else argv)
         module, data, config = load(request.run)
         decode = Decode(**config["decode"] | ({"beam": request.beam} if request.beam else {}))
         translator = Translator(module, data, decode, request.nbest)

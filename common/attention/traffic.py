@@ -1,5 +1,5 @@
 """Bytes that attention asks of memory, in closed form: our flash kernels over lists of blocks, attention written out, and our
-kernels of linear attention.
+kernels of linear attention and of decoding.
 
 Dao et al. 2022, section 3.2: with on-chip memory for BLOCK_Q queries, K and V are read once for each block of queries, so
 that traffic falls with the block (theorem 2), while attention written out moves N x N matrices. Counted are the bytes of
@@ -14,7 +14,8 @@ import torch
 from common.attention.blocks import lower
 from common.attention.masks import Mask
 
-LSE_BYTES = 4  # of lse and delta, fp32, and of the sums of linear attention
+LSE_BYTES = 4  # of lse and delta, fp32, and of the sums of linear attention and of decoding
+BOUND_BYTES, PAGE_BYTES = 4, 8
 
 
 @dataclass(frozen=True)
@@ -219,4 +220,61 @@ def linear_d_values(s: LinearShape) -> Counter[str]:
         k=s.slices_d * s.features(s.lk), q=s.slices_d * s.features(s.lq) * s.causal, d_output=s.values(s.lq) * s.causal,
         totals=s.numbers(s.slices_d * s.lq) * s.causal, d_states=s.numbers(chunks * s.m * s.dv),
         logs=s.numbers(chunks * s.slices_d * s.m) * s.log, dv=s.values(s.lk),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DecodeShape:
+    """q (B, H, T, D) to kv_heads heads of a cache. seen: of each sequence, which of its tokens some query sees, from the first to
+    before the second number. size, stored: bytes of an element of q and of the cache. scaled: its tokens have scales. paged:
+    they lie in pages. block: keys that a program takes at a time; rows: queries that it holds; span: blocks of a split."""
+
+    heads: int
+    kv_heads: int
+    queries: int
+    d: int
+    dv: int
+    seen: tuple[tuple[int, int], ...]
+    size: int
+    stored: int
+    scaled: bool
+    paged: bool
+    block: int
+    rows: int
+    splits: int
+    span: int
+
+    @property
+    def tiles(self) -> int:
+        """Of rows, each of which reads the keys: 1 as long as they hold all queries that share keys."""
+        return -(-self.heads // self.kv_heads * self.queries // self.rows)
+
+    @property
+    def reads(self) -> int:
+        """Of tokens, over heads and tiles."""
+        return sum(end - first for first, end in self.seen) * self.kv_heads * self.tiles
+
+    @property
+    def parts(self) -> int:
+        """Of all queries, one for each split that has a token."""
+        blocks = (-(-end // self.block) - first // self.block for first, end in self.seen)
+        return sum(-(-count // self.span) for count in blocks) * self.heads * self.queries
+
+
+def decode_split(s: DecodeShape) -> Counter[str]:
+    """Bytes by argument of the kernel that reads the cache: each token that is seen once for a tile of queries."""
+    scales, programs = s.reads * LSE_BYTES * s.scaled, len(s.seen) * s.kv_heads * s.tiles * s.splits
+    return Counter(
+        q=s.parts * s.d * s.size, k=s.reads * s.d * s.stored, v=s.reads * s.dv * s.stored, k_scales=scales, v_scales=scales,
+        table=s.reads * PAGE_BYTES * s.paged, bounds=programs * (2 + 2 * s.rows) * BOUND_BYTES,
+        sums=s.parts * s.dv * LSE_BYTES, tops=s.parts * LSE_BYTES, totals=s.parts * LSE_BYTES,
+    )  # fmt: skip
+
+
+def decode_merge(s: DecodeShape) -> Counter[str]:
+    """Bytes of the kernel that puts the splits together."""
+    answers = len(s.seen) * s.heads * s.queries
+    return Counter(
+        sums=s.parts * s.dv * LSE_BYTES, tops=s.parts * LSE_BYTES, totals=s.parts * LSE_BYTES,
+        bounds=answers * 2 * BOUND_BYTES, output=answers * s.dv * s.size,
     )  # fmt: skip

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from common.decode.hypotheses import LENGTH_RULES, LengthRule, Pool, Trace, length_norm
-from common.decode.types import Hypothesis, State, StepModel
+from common.decode.types import Hypothesis, Rows, State, StepModel
 
 NEG_INF = float("-inf")
 
@@ -61,6 +61,7 @@ def beam_search(
     while len(rows):
         length += 1
         _check_state(state, tokens)
+        size = tokens.shape[0], tokens.shape[1]
         norm = length_norm(length, length_penalty, length_rule)
         log_probs, state, weights = model.step(memory, state, tokens)
         scores, parents, words = _continuations(live, log_probs, beam, banned if length > min_len else without_eos)
@@ -79,7 +80,9 @@ def beam_search(
         slots = torch.arange(live.shape[1], device=live.device).expand_as(live)
         pool.offer(rows[over], live[over], norm, tokens=length, slot=slots[over], finished=False)
         go_on = (~over).nonzero().squeeze(1)
-        state = _reorder(state, go_on, parents[go_on])
+        if not len(go_on):
+            break
+        state = _reorder(state, go_on, parents[go_on], size)
         if len(go_on) < len(rows):
             memory = {name: tensor[go_on] for name, tensor in memory.items()}
             rows, tokens, live, limit = rows[go_on], tokens[go_on], live[go_on], limit[go_on]
@@ -101,14 +104,18 @@ def _continuations(live: Tensor, log_probs: Tensor, beam: int, banned: Tensor) -
     return scores, index // words.shape[-1], words.flatten(1).gather(1, index)
 
 
-def _reorder(state: State, rows: Tensor, parents: Tensor) -> State:
-    """The state of the chosen parents, (len(rows), beam, ...), of the rows that go on."""
+def _reorder(state: State, rows: Tensor, parents: Tensor, size: tuple[int, int]) -> State:
+    """The state of the chosen parents, (len(rows), beam, ...), of the rows that go on. size: rows and beams that there were."""
+    index = (rows.unsqueeze(1) * size[1] + parents).flatten()
+    if torch.equal(index, torch.arange(size[0] * size[1], device=index.device)):
+        return state  # as at each step of greedy search, until a sentence is over
 
-    def pick(tensor: Tensor) -> Tensor:
-        flat = rows.unsqueeze(1) * tensor.shape[1] + parents
-        return tensor.flatten(0, 1).index_select(0, flat.flatten()).unflatten(0, flat.shape)
+    def pick(kept: Tensor | Rows) -> Tensor | Rows:
+        if not isinstance(kept, Tensor):
+            return kept.reordered(index)
+        return kept.flatten(0, 1).index_select(0, index).unflatten(0, parents.shape)
 
-    return {name: pick(tensor) for name, tensor in state.items()}
+    return {name: pick(kept) for name, kept in state.items()}
 
 
 def _limits(max_len: int | Tensor, source: Tensor, min_len: int) -> Tensor:
@@ -147,9 +154,14 @@ def _check_settings(
 
 
 def _check_state(state: State, tokens: Tensor) -> None:
-    for name, tensor in state.items():
-        if tensor.shape[:2] != tokens.shape:
+    for name, kept in state.items():
+        if not isinstance(kept, Tensor):
+            if len(kept) != tokens.numel():
+                raise ValueError(
+                    f"state {name!r} must be of batch * beam = {tokens.numel()} hypotheses, got {len(kept)}"
+                )
+        elif kept.shape[:2] != tokens.shape:
             raise ValueError(
-                f"state {name!r} must be (batch, beam, ...) = {tuple(tokens.shape)} + ..., got {tuple(tensor.shape)}: "
+                f"state {name!r} must be (batch, beam, ...) = {tuple(tokens.shape)} + ..., got {tuple(kept.shape)}: "
                 "a tensor without the beam dimension would keep the state of other beams"
             )

@@ -1,15 +1,26 @@
 """What a decoder asks of a model, and what it hands back."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 from torch import Tensor
 
 Memory = dict[str, Tensor]
 """The encoded source, (batch, ...). One copy a sentence: every beam of a sentence reads the same row."""
 
-State = dict[str, Tensor]
-"""All that changes from word to word, (batch, beam, ...). Every tensor in it is reordered when beams are."""
+
+class Rows(Protocol):
+    """What is kept of batch * beam hypotheses in another form than a tensor."""
+
+    def __len__(self) -> int: ...
+
+    def reordered(self, index: Tensor) -> Self:
+        """That of index[n] at n; index: int64, of any length."""
+        ...
+
+
+State = dict[str, Any]
+"""All that changes from word to word: tensors (batch, beam, ...), or `Rows`. Everything in it is reordered when beams are."""
 
 
 class StepModel(Protocol):

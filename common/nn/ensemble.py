@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 Tensors = dict[str, Tensor]
+State = dict[str, Any]
+"""Of a member, as `common.decode` has it."""
 
 
 class Ensemble(nn.Module):
@@ -29,25 +31,25 @@ class Ensemble(nn.Module):
     def _mean(self, log_probs: list[Tensor]) -> Tensor:
         return torch.stack(log_probs).logsumexp(0) - math.log(len(log_probs))
 
-    def begin(self, source: Tensor, source_mask: Tensor) -> tuple[Tensors, Tensors]:
-        memory, state = Tensors(), Tensors()
+    def begin(self, source: Tensor, source_mask: Tensor) -> tuple[Tensors, State]:
+        memory, state = Tensors(), State()
         for n, member in enumerate(self.members):
-            of_memory, of_state = cast(tuple[Tensors, Tensors], member.begin(source, source_mask))  # type: ignore[operator]
+            of_memory, of_state = cast(tuple[Tensors, State], member.begin(source, source_mask))  # type: ignore[operator]
             memory |= {f"{n}.{name}": tensor for name, tensor in of_memory.items()}
-            state |= {f"{n}.{name}": tensor for name, tensor in of_state.items()}
+            state |= {f"{n}.{name}": kept for name, kept in of_state.items()}
         return memory, state
 
-    def step(self, memory: Tensors, state: Tensors, tokens: Tensor) -> tuple[Tensor, Tensors, Tensor | None]:
-        after, scores, looks = Tensors(), list[Tensor](), list[Tensor]()
+    def step(self, memory: Tensors, state: State, tokens: Tensor) -> tuple[Tensor, State, Tensor | None]:
+        after, scores, looks = State(), list[Tensor](), list[Tensor]()
         for n, member in enumerate(self.members):
             log_probs, of_state, weights = member.step(_own(memory, n), _own(state, n), tokens)  # type: ignore[operator]
-            after |= {f"{n}.{name}": tensor for name, tensor in of_state.items()}
+            after |= {f"{n}.{name}": kept for name, kept in of_state.items()}
             scores.append(log_probs)
             if weights is not None:
                 looks.append(weights)
         return self._mean(scores), after, torch.stack(looks).mean(0) if looks else None
 
 
-def _own(tensors: Tensors, n: int) -> Tensors:
+def _own(kept: dict[str, Any], n: int) -> dict[str, Any]:
     prefix = f"{n}."
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in kept.items() if name.startswith(prefix)}

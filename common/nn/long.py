@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from common.nn.embedding import AddedPositions, Embedding
 from common.nn.feedforward import Activation, projection
+from common.nn.matched import Match, matched_d_ff
 from common.nn.sparse.layer import Factory
 from common.nn.sparse.windowed import WindowedAttention
 from common.nn.transformer import Block, BlockSettings, Norm
@@ -16,7 +17,7 @@ class Options(TypedDict, total=False):
     """attention: factory of the layers. positions: added to the embedding; learned ones for max_length tokens, "none" for
     layers that know positions by themselves. dropout: of what each sublayer adds; embedding_dropout: of the vectors that go
     in. std: of the initial weights, N(0, std^2), over sqrt(2 * layers) where they write into the residual sum (Radford et
-    al. 2019, section 2.3); None: as each part draws its own."""
+    al. 2019, section 2.3); None: as each part draws its own. match: "params" widens d_ff (`matched_d_ff`)."""
 
     attention: Required[Factory]
     positions: AddedPositions
@@ -26,6 +27,7 @@ class Options(TypedDict, total=False):
     dropout: float
     embedding_dropout: float
     std: float | None
+    match: Match
 
 
 class Memory(NamedTuple):
@@ -55,6 +57,7 @@ class Trunk(nn.Module):
         dropout: float = 0.0,
         embedding_dropout: float = 0.0,
         std: float | None = 0.02,
+        match: Match = "none",
     ) -> None:
         super().__init__()
         if norm not in ("pre", "post"):
@@ -62,7 +65,7 @@ class Trunk(nn.Module):
         settings = BlockSettings(
             d_model=d_model,
             heads=heads,
-            d_ff=d_ff,
+            d_ff=matched_d_ff(match, d_model, d_ff, [lambda: attention(d_model, heads, 0, layers)], 1, activation),
             backend=attention.backend,
             norm=norm,
             activation=activation,

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from common.attention import BACKENDS, Attended, Mask, RelativeBias, attention, rotary
+from common.attention.cache import CacheShape, Remembered
 from common.attention.scores import masked_softmax
 from common.nn.feedforward import projection
 
@@ -17,8 +18,8 @@ class MultiHead(nn.Module):
     positions (Su et al. 2021) is settled here; mask, bias and positions come with each call, and nothing of a call is kept.
 
     `extend` and `look` are the same attention one position at a time, for decoding: keys and values come from outside, and
-    each is a few plain operations whatever the backend, which with a query or two has nothing to save. Of K hypotheses a
-    sentence all are looked up in one product, and the query heads of a group too.
+    each is a few plain operations whatever the backend, which with a query or two has nothing to save. The query heads of a
+    group are looked up in one product, and in `look` K hypotheses of a sentence too.
     """
 
     counts_as_written_out = True
@@ -114,27 +115,29 @@ class MultiHead(nn.Module):
         v = self.w_v(memory).unflatten(-1, (self.kv_heads, self.head_dim_v)).transpose(1, 2)
         return k, v
 
-    def extend(
-        self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention of the next position of K hypotheses a sentence to all before it and itself.
+    def nothing_yet(self, sequences: int, like: Tensor, window: int | None) -> Remembered:
+        """What `extend` remembers before the first position; like: of the dtype and device of what it is given."""
+        shape = CacheShape(kv_heads=self.kv_heads, key_dim=self.head_dim_k, value_dim=self.head_dim_v, dtype=like.dtype)
+        return Remembered.nothing(shape, sequences, like.device, window=window)
 
-        x: (B, K, d_model); keys: (B, K, kv_heads, t, head_dim_k) and values alike, of the t positions before; bias:
-        (H, 1, t + 1). Returns (B, K, d_model), and keys and values of t + 1 positions, as new tensors.
+    def extend(self, x: Tensor, before: Remembered, bias: Tensor | None = None) -> tuple[Tensor, Remembered]:
+        """Attention of the next position of each hypothesis to those before it, as many as are remembered, and itself.
+
+        x: (N, d_model); before: of the N hypotheses; bias: (H, 1, t) of the t positions that are seen. Returns (N, d_model)
+        and what is remembered with this position.
         """
-        t = keys.shape[-2]
         q = self.w_q(x).unflatten(-1, (self.kv_heads, -1, self.head_dim_k))  # a group's query heads are its rows
         k = self.w_k(x).unflatten(-1, (self.kv_heads, 1, self.head_dim_k))
         v = self.w_v(x).unflatten(-1, (self.kv_heads, 1, self.head_dim_v))
         if self.rotary:
-            place = torch.full((1,), t, device=x.device)
+            place = torch.full((1,), before.seen, device=x.device)
             q, k = rotary(q, place), rotary(k, place)
-        keys, values = torch.cat((keys, k), -2), torch.cat((values, v), -2)
-        scores = (q * self.scale) @ keys.mT
+        after = before.extended(k, v)
+        scores = (q * self.scale) @ after.keys.mT
         if bias is not None:
-            scores = scores + bias.reshape(self.kv_heads, -1, t + 1)
-        heads = scores.softmax(-1) @ values  # (B, K, kv_heads, H / kv_heads, head_dim_v)
-        return self.w_o(heads.flatten(-3)), keys, values
+            scores = scores + bias.reshape(self.kv_heads, -1, bias.shape[-1])
+        heads = scores.softmax(-1) @ after.values  # (N, kv_heads, H / kv_heads, head_dim_v)
+        return self.w_o(heads.flatten(-3)), after
 
     def look(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Attention of one position of K hypotheses a sentence to the memory that they share.

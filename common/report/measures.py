@@ -16,6 +16,7 @@ TRAINED = "trained"
 SUBSETS = {
     "all": "all sentences",
     "unk_replaced": "unknown words replaced",
+    "greedy": "greedy search",
     "no_unk": "sentences without unknown words",
     "shuffled": "references against other translations",
 }

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from common.attention.cache import Remembered
 from common.bench.by_length import store
 from common.bench.timing import seconds_of
 from common.nn.long import LanguageModel, Memory
@@ -79,6 +80,9 @@ class Generation:
 
 
 def bytes_of(memory: Memory) -> int:
-    """Of its tensors."""
-    tensors = [part for layer in memory.layers for part in layer if isinstance(part, Tensor)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    """Of keys and values, or of the sums in their place."""
+    return sum(layer.bytes if isinstance(layer, Remembered) else sum(map(_bytes, layer)) for layer in memory.layers)
+
+
+def _bytes(part: Tensor | None) -> int:
+    return 0 if part is None else part.numel() * part.element_size()

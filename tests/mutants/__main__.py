@@ -7,14 +7,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutants import process
 from tests.mutants.fault import Fault
 from tests.mutants.faults import FAULTS
-from tests.mutants.process import Outcome
+from tests.mutants.process import CPU_SECONDS, Outcome, Runner
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("common", "conf", "data", "reproductions", "tests", "pyproject.toml")
@@ -23,9 +22,7 @@ WORKERS = 2
 VERDICTS = {"failed": "caught", "crashed": "crash", "passed": "SURVIVES", "broken": "PROVES NOTHING"}
 
 
-def main(
-    words: Sequence[str], root: Path = ROOT, faults: Sequence[Fault] = FAULTS, limit: int = process.CPU_SECONDS
-) -> int:
+def main(words: Sequence[str], root: Path = ROOT, faults: Sequence[Fault] = FAULTS, limit: int = CPU_SECONDS) -> int:
     """words: only the faults whose name or file holds one of them. limit: computing time of one process, in seconds."""
     found = {word: [fault for fault in faults if word in f"{fault.file} {fault.name}"] for word in words}
     if not all(found.values()):
@@ -33,8 +30,8 @@ def main(
         return 2
     chosen = [fault for fault in faults if not words or any(fault in some for some in found.values())]
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
-        copies = Copies(root, Path(folder), limit)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as ends, ThreadPoolExecutor(WORKERS) as pool:
+        copies = ends.enter_context(closing(Copies(root, Path(folder), limit)))
         tests = sorted({test for fault in chosen for test in fault.tests})
         for outcome in pool.map(copies.run, [part for n in range(WORKERS) if (part := tests[n::WORKERS])]):
             if outcome.kind != "passed":
@@ -56,8 +53,6 @@ class Copies:
     """One of the tree for each worker, all the same. limit: computing time of one process, in seconds."""
 
     def __init__(self, root: Path, folder: Path, limit: int) -> None:
-        self.limit = limit
-        self.free: SimpleQueue[Path] = SimpleQueue()
         first = folder / "0"
         first.mkdir()
         for part in PARTS:
@@ -65,37 +60,43 @@ class Copies:
                 shutil.copytree(root / part, first / part, ignore=shutil.ignore_patterns("__pycache__"))
             elif (root / part).exists():
                 shutil.copy(root / part, first)
-        for n in range(1, WORKERS):
-            self.free.put(Path(shutil.copytree(first, folder / str(n))))
-        self.free.put(first)
+        others = [Path(shutil.copytree(first, folder / str(n))) for n in range(1, WORKERS)]
+        self.runners = [Runner(tree, limit) for tree in (first, *others)]
+        self.free: SimpleQueue[Runner] = SimpleQueue()
+        for runner in self.runners:
+            self.free.put(runner)
 
     @contextmanager
-    def _one(self) -> Iterator[Path]:
-        tree = self.free.get()
+    def _one(self) -> Iterator[Runner]:
+        runner = self.free.get()
         try:
-            yield tree
+            yield runner
         finally:
-            self.free.put(tree)
+            self.free.put(runner)
 
     def run(self, tests: Sequence[str]) -> Outcome:
         """In the tree as it is."""
-        with self._one() as tree:
-            return process.run(tree, tests, self.limit)
+        with self._one() as runner:
+            return runner.run(tests)
 
     def run_with(self, fault: Fault) -> tuple[Outcome, float]:
         """In the tree with a fault, and the seconds that it took."""
-        with self._one() as tree:
-            start, file = time.monotonic(), tree / fault.file
+        with self._one() as runner:
+            start, file = time.monotonic(), runner.tree / fault.file
             try:
-                changed = fault.applied(tree)
+                changed = fault.applied(runner.tree)
             except ValueError as error:
                 return Outcome("broken", f"does not apply: {error}"), 0.0
             before = file.read_bytes()
             try:
                 file.write_text(changed, encoding="utf-8")
-                return process.run(tree, fault.tests, self.limit), time.monotonic() - start
+                return runner.run(fault.tests), time.monotonic() - start
             finally:
                 file.write_bytes(before)
+
+    def close(self) -> None:
+        for runner in self.runners:
+            runner.close()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WITNESS = Path(__file__).with_name("witness.py")
+STANDALONE = tuple(Path(__file__).with_name(name) for name in ("loader.py", "witness.py"))
 CPU_SECONDS = 120
 """Of one process, at most. Computing time: a busy machine takes nothing from it."""
 
@@ -27,18 +27,36 @@ class Outcome:
     detail: str
 
 
-def run(tree: Path, tests: Sequence[str], cpu_seconds: int = CPU_SECONDS) -> Outcome:
-    """The tests one by one until the first that fails."""
-    with tempfile.TemporaryDirectory() as beside:
-        shutil.copy(WITNESS, beside)
-        events = Path(beside, "events")
-        events.touch()
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "witness", "-p", "no:cacheprovider"]
-        command += [f"--witness={events}", f"--cpu-seconds={cpu_seconds}", *tests]
-        done = subprocess.run(command, check=False, cwd=tree, env=_environment(beside), capture_output=True, text=True)
+class Runner:
+    """Runs tests in a tree, each time in a fresh copy of one process that has imported torch: see `loader`."""
+
+    def __init__(self, tree: Path, cpu_seconds: int = CPU_SECONDS) -> None:
+        self.tree, self.cpu_seconds = tree, cpu_seconds
+        self.beside = tempfile.TemporaryDirectory()
+        for file in STANDALONE:
+            shutil.copy(file, self.beside.name)
+        self.loader = subprocess.Popen(
+            [sys.executable, str(Path(self.beside.name, "loader.py"))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment(),
+        )  # fmt: skip
+
+    def run(self, tests: Sequence[str]) -> Outcome:
+        """The tests one by one until the first that fails."""
+        events, output = (Path(self.beside.name, name) for name in ("events", "output"))
+        events.write_text("")
+        arguments = ["-q", "-x", "--tb=line", "-p", "witness", "-p", "no:cacheprovider", f"--witness={events}"]
+        arguments += [f"--cpu-seconds={self.cpu_seconds}", *tests]
+        asked = {"tree": str(self.tree), "arguments": arguments, "output": str(output)}
+        assert self.loader.stdin is not None and self.loader.stdout is not None
+        print(json.dumps(asked), file=self.loader.stdin, flush=True)
+        code = int(self.loader.stdout.readline())
         noted = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
-    told = (done.stderr + done.stdout).splitlines()
-    return judge(done.returncode, noted, next((line for line in told if line.startswith("ERROR")), ""))
+        told = output.read_text(encoding="utf-8", errors="replace").splitlines()
+        return judge(code, noted, next((line for line in told if line.startswith("ERROR")), ""))
+
+    def close(self) -> None:
+        self.loader.communicate()
+        self.beside.cleanup()
 
 
 def judge(code: int, events: list[dict[str, Any]], told: str = "") -> Outcome:
@@ -73,10 +91,10 @@ def short(test: str) -> str:
     return "::".join([Path(file).name, *rest])
 
 
-def _environment(beside: str) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """Without what would lead to modules of another tree or to other options, and without pytest's plugins, which none of
     these tests needs and which take longer to load than most tests run."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
     # No bytecode: a file that is changed twice a second within the same size would be taken from it unchanged.
-    kept |= {"PYTHONPATH": beside, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    kept |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

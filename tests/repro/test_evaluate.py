@@ -66,6 +66,23 @@ def test_scores_are_those_of_the_stored_sentences(tested: Job) -> None:
     assert metrics["test/perplexity"]["value"] == pytest.approx(2.718281828459045**total)
 
 
+def test_greedy_search_has_results_of_its_own(tiny: Callable[..., Job]) -> None:
+    """Those of a beam of one, beside those of the beam that they do not change."""
+    plain = ("budget.target_tokens=30000", "decode.splits=[test]", "decode.length_penalty=0.6")
+    found = {}
+    for beam, greedy in ((4, "true"), (4, "false"), (1, "false")):
+        job = tiny(*plain, f"decode.beam={beam}", f"decode.greedy={greedy}")
+        run(job.config, job.folder, [])
+        found[beam, greedy] = records(job, "test"), json.loads((job.folder / "result.json").read_text())["metrics"]
+        if greedy == "true":
+            greedily = records(job, "test.greedy"), found[beam, greedy][1]
+        else:
+            assert not (job.folder / "sentences" / "test.greedy.jsonl").exists()
+    assert greedily[0] == found[1, "false"][0] != found[4, "true"][0]
+    assert found[4, "true"][0] == found[4, "false"][0]
+    assert greedily[1]["test.greedy/bleu"] == found[1, "false"][1]["test/bleu"]
+
+
 def test_the_no_unk_column_has_no_unknown_word_anywhere(tested: Job) -> None:
     everything, known = records(tested, "test"), records(tested, "test.no_unk")
     assert 0 < len(known) < len(everything)

@@ -16,7 +16,7 @@ from common.report.published import load_published
 from common.report.results import load_results
 
 ROOT = Path(__file__).parents[2] / "reproductions"
-PAPERS = ("longformer_bigbird", "performer_linformer")
+PAPERS = ("longformer_bigbird", "mqa_gqa", "performer_linformer")
 CLAIMS = {
     paper: load_claims(ROOT / paper / "claims.yaml", load_published(ROOT / paper / "published.yaml"))
     for paper in PAPERS
@@ -59,6 +59,22 @@ def plant_items(place: Place, row: str, metric: str, value: float, splits: tuple
         (run / "items" / f"{split}.jsonl").write_text("\n".join(lines))
 
 
+def plant_sentences(place: Place, row: str, metric: str, value: float, split: str) -> None:
+    """A row whose sentences have this log-likelihood a token, or this BLEU: as many per cent of the n-grams of each order."""
+    run, rng = record(place, row), np.random.default_rng(len(row))
+    (run / "sentences").mkdir()
+    lines = []
+    for number in range(ITEMS):
+        level = value + rng.normal(0, 0.02 if metric == "log_likelihood" else 1.0)
+        of_one = -level if metric == "log_likelihood" else 3.0
+        grams = [10 * level if metric == "bleu" else 300] * 4
+        bleu = [1000, 1000, *grams, *[1000] * 4]
+        item = {"id": f"i{number}", "cluster": f"chapter {number // 4}", "source_tokens": 1 + number % 50}
+        scores = {"nll": of_one * TARGETS, "target_tokens": TARGETS, "bleu": bleu, "bleu_detok": bleu, "chrf": [1] * 18}
+        lines.append(json.dumps(item | scores))
+    (run / "sentences" / f"{split}.jsonl").write_text("\n".join(lines))
+
+
 def plant_samples(place: Place, row: str, quantity: str, middle: Mapping[str, float]) -> None:
     noise = np.exp(np.random.default_rng(len(row)).normal(0, 0.005, REPEATS))
     at = {point: (value * noise).tolist() for point, value in middle.items()}
@@ -73,6 +89,8 @@ def effects(claim: Claim) -> tuple[float, float]:
     if claim.kind == "exponent":
         assert claim.threshold is not None
         return claim.threshold + claim.direction, claim.threshold - claim.direction
+    if claim.kind == "ratio" and claim.target:
+        return claim.target.value, 1 / claim.target.value
     if claim.kind in ("bound", "ratio") and claim.measured:
         assert claim.threshold is not None
         above, below = 1.5 * max(claim.threshold, claim.null), 0.6 * min(claim.threshold, claim.null)
@@ -83,7 +101,7 @@ def effects(claim: Claim) -> tuple[float, float]:
     if claim.kind == "ratio":
         assert claim.threshold is not None
         return 1.5 * claim.threshold, 0.6
-    size = claim.target.value if claim.target else 2 * (claim.threshold or 0.5)
+    size = claim.target.value if claim.target else max(0.2, 2 * (claim.threshold or 0.5))  # beyond the noise
     return size, -size
 
 
@@ -96,7 +114,7 @@ def plant(place: Place, claim: Claim, effect: float) -> None:
     if claim.measured:
         plant_measured(place, claim, effect)
         return
-    base = 3.0 if reading.metric == "bits" else 60.0
+    base = {"bits": 3.0, "log_likelihood": -3.0, "bleu": 30.0}.get(reading.metric, 60.0)
     if claim.kind == "bound":
         values = [effect]
     elif claim.kind == "ratio":
@@ -104,7 +122,10 @@ def plant(place: Place, claim: Claim, effect: float) -> None:
     else:  # each as far above the next
         values = [base + effect * step for step in reversed(range(len(claim.rows)))]
     for row, value in zip(claim.rows, values, strict=True):
-        plant_items(place, row, reading.metric, value, (reading.split,))
+        if reading.metric in ("log_likelihood", "bleu"):
+            plant_sentences(place, row, reading.metric, value, reading.split)
+        else:
+            plant_items(place, row, reading.metric, value, (reading.split,))
 
 
 def plant_measured(place: Place, claim: Claim, effect: float) -> None:
@@ -117,7 +138,11 @@ def plant_measured(place: Place, claim: Claim, effect: float) -> None:
     planted: dict[str, dict[str, float]] = {}
     factors = (effect, 1.0)[: len(claim.rows)]
     for i, (row, factor) in enumerate(zip(claim.rows, factors, strict=True)):
-        points = [reading.at[min(i, len(reading.at) - 1)]] if reading.at else [str(n) for n in doubled(1024, 65536)]
+        points = (
+            [reading.at[min(i, len(reading.at) - 1)]]
+            if reading.at
+            else [str(n) for n in doubled(claim.start or 1024, 65536)]
+        )
         planted.setdefault(row, {}).update({point: factor for point in points})
     for row, middle in planted.items():
         plant_samples(place, row, reading.name, middle)

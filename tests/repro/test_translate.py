@@ -15,9 +15,9 @@ import torch
 from common.decode.beam import beam_search
 from data.vocab import BOS, EOS, PAD
 from reproductions.compose import Job
-from reproductions.config import Decode
+from reproductions.config import Decode, requested
 from reproductions.job import run
-from reproductions.translate import BLOCK, Request, Translator, load, requested, shown
+from reproductions.translate import BLOCK, Request, Translator, load, shown
 
 ROOT = Path(__file__).parents[2]
 
@@ -165,4 +165,4 @@ def test_it_says_what_it_needs(tmp_path: Path) -> None:
         (["run=x", "output=yaml"], "output: .*'text' or 'json', got 'yaml'"),
     ):
         with pytest.raises(ValueError, match=message):
-            requested(arguments)
+            requested(Request, arguments)

@@ -10,6 +10,17 @@ from common.attention.cache.contiguous import GrowingCache, SlidingCache, Static
 from common.attention.cache.interface import Cache, Cached
 from common.attention.cache.paged import PagedCache
 from common.attention.cache.plan import Plan
+from common.attention.cache.remembered import Remembered
 from common.attention.cache.storage import CacheShape
 
-__all__ = ["Cache", "CacheShape", "Cached", "GrowingCache", "PagedCache", "Plan", "SlidingCache", "StaticCache"]
+__all__ = [
+    "Cache",
+    "CacheShape",
+    "Cached",
+    "GrowingCache",
+    "PagedCache",
+    "Plan",
+    "Remembered",
+    "SlidingCache",
+    "StaticCache",
+]

@@ -78,19 +78,23 @@ class Cache(ABC):
         counts = [time] * self.sequences if real is None else real.sum(1).tolist()
         self._make_room(counts)
         parts = self.shape.encode(keys.detach(), values.detach())
-        starts = [self._start(held) for held in self.held]
-        if real is None and len(set(starts)) == 1:
-            self._write_block(starts[0], parts)
+        if real is None and self._alike:
+            self._write_block(self._start(self.held[0]), parts)
+            self.held = [self.held[0].grown(time)] * self.sequences
         else:
-            self._write_real(starts, parts, real)
-        self.held = [held.grown(count) for held, count in zip(self.held, counts, strict=True)]
+            self._write_real([self._start(held) for held in self.held], parts, real)
+            self.held = [held.grown(count) for held, count in zip(self.held, counts, strict=True)]
+
+    def keys_values(self) -> tuple[Tensor, Tensor]:
+        """Of all that is held: as views, which later operations may change, where they are contiguous and stored as given;
+        new tensors otherwise."""
+        return self.shape.decode(self._read())
 
     def read(self) -> Cached:
-        """All that is held: keys and values as views, which later operations may change, where they are contiguous and
-        stored as given; new tensors otherwise."""
-        planes = self._read()
-        slots = planes[0].shape[2]
-        alike = len(set(self.held)) == 1
+        """All that is held, keys and values as `keys_values` gives them."""
+        keys, values = self.keys_values()
+        slots = keys.shape[2]
+        alike = self._alike
         real = torch.zeros(1 if alike else self.sequences, slots, dtype=torch.bool)
         positions = torch.zeros(real.shape, dtype=torch.int64)
         for n, held in enumerate(self.held[: len(real)]):
@@ -98,7 +102,6 @@ class Cache(ABC):
             at = self._slots_of(numbers)
             real[n, at], positions[n, at] = True, numbers
         size = self.sequences, slots
-        keys, values = self.shape.decode(planes)
         return Cached(keys, values, real.to(self.device).expand(size), positions.to(self.device).expand(size))
 
     def fork(self, copies: int) -> None:
@@ -143,6 +146,12 @@ class Cache(ABC):
         moved = [place for n, place in enumerate(kept) if place != n]
         self._move(sequence, moved, len(kept) - len(moved))
         self.held[sequence] = held.without(dropped)
+
+    @property
+    def _alike(self) -> bool:
+        """Whether all sequences hold the same positions. As a rule they share the object, which costs no comparison."""
+        first = self.held[0]
+        return all(held is first or held == first for held in self.held)
 
     @abstractmethod
     def _make_room(self, counts: list[int]) -> None:

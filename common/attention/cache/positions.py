@@ -1,6 +1,7 @@
 """Which positions of a sequence a cache holds."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import torch
@@ -18,7 +19,7 @@ class Positions:
     seen: int = 0
     runs: tuple[range, ...] = ()
 
-    @property
+    @cached_property
     def length(self) -> int:
         return sum(map(len, self.runs))
 

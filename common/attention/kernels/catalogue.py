@@ -1,5 +1,6 @@
 """All that `python -m common.attention.kernels` compiles: each kernel, by target, dtype, head_dim and configuration."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,15 +16,19 @@ SPLIT = (80, 96)
 """head_dims that are held in two parts, with the configurations for 128."""
 PLAIN, MORE, AMD = "16 bit", "16 bit +", "gfx942"
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+DECODE = ("", "int8", "64 a page", "int8, 16 a page")
+"""How the cache is stored."""
+MORE_HEADS = ("64 heads", "64 heads, int8, 16 a page")
+"""The largest tile of rows."""
 STEPS = (1, 50)
 """Queries a sentence of additive attention: a decoder's step, and all steps of a sentence."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """section: of the page. kernel: a pass of flash attention, "delta", "additive <part>", "linear <pass>" or "rotary". size:
-    head_dim (of linear attention that of the values), or of additive attention the queries a sentence. extra: "" or what else
-    the kernel does. headline: must neither spill nor multiply but on tensor cores.
+    """section: of the page. kernel: a pass of flash attention, "delta", "additive <part>", "linear <pass>", "decode <part>" or
+    "rotary". size: head_dim (of linear attention that of the values), or of additive attention the queries a sentence. extra:
+    "" or what else the kernel does. headline: must neither spill nor multiply but on tensor cores.
     """
 
     section: str
@@ -57,12 +62,23 @@ class Row:
             part, table = self.kernel.removeprefix("linear "), _table_of(self.target)
             kind = {"causal": "not causal" not in self.extra, "log": "log" in self.extra}
             return static.linear_example(part, self.size, dtype, table, **kind)
+        if self.kernel.startswith("decode "):
+            return self._decode(dtype)
         options: dict[str, Any] = {"configuration": self.configuration}
         if "bias" in self.extra:
             options["bias"] = torch.zeros(2, 1023)
         if "dropout" in self.extra:
             options["dropout_p"] = 0.1
         return static.example(self.kernel, self.size, dtype, _table_of(self.target), **options)
+
+    def _decode(self, dtype: torch.dtype) -> Launch:
+        heads, page_size = (re.search(rf"(\d+) {what}", self.extra) for what in ("heads", "a page"))
+        chosen: dict[str, Any] = {"heads": int(heads[1])} if heads else {}
+        chosen |= {"page_size": int(page_size[1])} if page_size else {}
+        chosen |= {"stored": torch.int8} if "int8" in self.extra else {}
+        return static.decode_example(
+            self.kernel.removeprefix("decode "), self.size, dtype, _table_of(self.target), **chosen
+        )
 
 
 def rows() -> Iterator[Row]:
@@ -77,6 +93,8 @@ def rows() -> Iterator[Row]:
         yield from _others(f"additive attention (A 1000, D 2000, S 50) and rotary embedding, {target}", target, STEPS)
     for target in TARGETS:
         yield from _linear(target)
+    for target in TARGETS:
+        yield from _decode(target)
     section = "AMD gfx942: first configurations of sm_80, head_dims 64 and 128 alone; fp32 without its slow passes"
     for size in HEADLINE:
         yield from _first(section, AMD, "bf16", size)
@@ -85,6 +103,10 @@ def rows() -> Iterator[Row]:
     yield from _others(section, AMD, STEPS[:1])
     for extra in ("", "log"):
         yield from _passes(section, AMD, "bf16", 64, extra)
+    for size in HEADLINE:
+        for extra in DECODE:
+            yield Row(section, "decode split", AMD, "bf16", size, None, extra)
+        yield Row(section, "decode merge", AMD, "bf16", size)
 
 
 def _plain(target: str) -> Iterator[Row]:
@@ -146,6 +168,20 @@ def _passes(section: str, target: str, dtype: str, size: int, extra: str, headli
     """All of linear attention."""
     for part in LINEAR_PASSES:
         yield Row(section, f"linear {part}", target, dtype, size, None, extra, headline)
+
+
+def _decode(target: str) -> Iterator[Row]:
+    """Of the merge one is enough for all."""
+    section = f"decoding, a query of 8 heads on one key head unless said otherwise, {target}"
+    for size in HEADLINE:
+        for extra in (*DECODE, *MORE_HEADS):
+            yield Row(section, "decode split", target, "bf16", size, None, extra, True)
+        yield Row(section, "decode merge", target, "bf16", size, None, "", True)
+        yield Row(section, "decode split", target, "fp16", size, None, "int8")
+        yield Row(section, "decode split", target, "fp32", size)
+    for size in (*SPLIT, 256):
+        yield Row(section, "decode split", target, "bf16", size, None, "64 heads")
+    yield Row(section, "decode merge", target, "fp32", 64)
 
 
 def _choice(kernel: str, size: int, dtype: str, extra: str, target: str) -> Configuration:

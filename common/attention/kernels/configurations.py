@@ -1,4 +1,4 @@
-"""Blocks, warps and stages of each pass of the flash kernels and of linear attention: tables, without search at run time.
+"""Blocks, warps and stages of the flash kernels, linear attention and decoding, by pass: tables, without search at run time.
 
 Those for 16 bit without bias and dropout spill no register and multiply on tensor cores, at 64 and 128 on sm_80 and sm_90
 (Triton 3.7); `python -m common.attention.kernels` compiles them all, and fails where that is not so. What made them so: on
@@ -133,6 +133,47 @@ def linear(part: str, dtype: torch.dtype, log: bool, target: str) -> Tile:
 def linear_chunk(dtype: torch.dtype) -> int:
     """Queries and keys a chunk, for the type of what is multiplied."""
     return LINEAR_CHUNKS[_bits(dtype)]
+
+
+class DecodeTile(NamedTuple):
+    """Keys that a program of decoding takes at a time, its warps, and stages of the pipeline of loads."""
+
+    keys: int
+    warps: int
+    stages: int
+
+
+FEW_ROWS = 32
+"""Up to which a tile of decoding is one of few rows."""
+
+D = DecodeTile
+DECODE: dict[tuple[int, str, str], DecodeTile] = {
+    (size, kind, target): tile
+    for size, kind, *tiles in (
+        (64, "16 bit", D(128, 4, 2), D(128, 4, 3)),
+        (128, "16 bit", D(64, 4, 2), D(64, 4, 3)),
+        (256, "16 bit", D(32, 4, 2), D(32, 4, 3)),
+        (64, "16 bit, many rows", D(32, 4, 2), D(32, 4, 3)),
+        (128, "16 bit, many rows", D(32, 4, 2), D(32, 4, 3)),
+        (256, "16 bit, many rows", D(32, 8, 2), D(32, 8, 3)),
+        (64, "32 bit", D(32, 8, 2), D(32, 8, 2)),
+        (128, "32 bit", D(16, 8, 2), D(16, 8, 2)),
+        (256, "32 bit", D(16, 8, 1), D(16, 8, 1)),
+    )
+    for target, tile in zip(TARGETS, tiles, strict=True)
+}
+"""By the largest head_dim (of keys or values), kind (the type of the queries, and how many rows) and target, however the cache
+is stored. Decoding waits for memory: with few rows a stage has 32 KiB of keys and values on their way. Those of 16 bit spill no
+register and multiply on tensor cores, for bf16 at 64 and 128 (Triton 3.7); many rows leave room for fewer keys.
+"""
+
+
+def decode(size: int, rows: int, dtype: torch.dtype, target: str) -> DecodeTile:
+    """For the larger head_dim of keys and values, the rows of a tile, the type of the queries, and one of TARGETS."""
+    kind = _bits(dtype)
+    if kind == "16 bit" and rows > FEW_ROWS:
+        kind += ", many rows"
+    return DECODE[min(most for most, *rest in DECODE if rest == [kind, target] and size <= most), kind, target]
 
 
 def _bits(dtype: torch.dtype) -> str:

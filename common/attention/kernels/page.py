@@ -16,12 +16,14 @@ from common.attention.kernels.occupancy import LIMITS, SMALLEST_OF_SM_80, occupa
 from common.attention.kernels.static import specialised
 
 WORKERS = 2
+NO_PRODUCT = ("delta", "decode merge")
 ABOUT = """\
 Compiled without a GPU; nothing here was run or timed. Masks are lists that kernels read: what is compiled here serves
 windows, dilated or not, global tokens, sparse blocks and padding alike.
   size      head_dim; of additive attention, the queries a sentence: a decoder's step, or 50 at once
   tile      queries x keys, warps w, stages s; * the one in use (others are for a benchmark to try); of other kernels, T is
-            of queries, S of keys (both of linear attention's chunks: T), A and M of features, D of values
+            of queries, S of keys (both of linear attention's chunks: T), A and M of features, D of values; of decoding,
+            R of rows, queries of the heads that share keys, and P of splits
   regs      registers a thread, as ptxas -v has it (AMD: vector registers, from the assembly)
   stack     bytes of local memory a thread
   spills    bytes of spill stores / loads (AMD: 4 for each spilled register / unknown)
@@ -69,7 +71,7 @@ def faults(row: Row, made: Compiled) -> list[str]:
             found.append(f"spills: {made.stack} bytes of stack, {made.spill_stores} stored, {made.spill_loads} loaded")
         if made.in_units < made.products:
             found.append(f"{made.products - made.in_units} of {made.products} products are not on tensor cores")
-        if row.kernel != "delta" and not (made.products and made.wgmma + made.mma):
+        if row.kernel not in NO_PRODUCT and not (made.products and made.wgmma + made.mma):
             found.append(f"no tensor-core instruction for {made.products} products")
     if row.dtype == "fp32" and made.tf32:
         found.append(f"{made.tf32} matrix instructions round fp32 to tf32")
@@ -88,7 +90,7 @@ def work(row: Row) -> Result:
     if row.configuration:
         tile = f"{row.configuration.block_q}x{row.configuration.block_k}"
     else:
-        blocks = ("BT", "BS", "BA", "BD", "BM", "BN")
+        blocks = ("BT", "BR", "BS", "BA", "BD", "BM", "BN", "BP")
         tile = " ".join(f"{name}={n}" for name, n in launched.arguments.items() if name in blocks)
     try:
         return Result(row, compiled(specialised(launched), row.target), tile)

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from common.attention.kernels import additive, configurations, launch, linear_launch
+from common.attention.cache import CacheShape, PagedCache, StaticCache
+from common.attention.kernels import additive, configurations, decode_launch, launch, linear_launch
 from common.attention.kernels.configurations import Configuration
 from common.attention.kernels.rotary import turn
 from common.attention.masks import Causal, Mask
 
 TYPES = {
     torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64",
-    torch.uint8: "u8", torch.int32: "i32", torch.bool: "i1",
+    torch.uint8: "u8", torch.int8: "i8", torch.int32: "i32", torch.int64: "i64", torch.bool: "i1",
 }  # fmt: skip
 ALIGNED = [["tt.divisibility", 16]]
 
@@ -153,6 +154,32 @@ def linear_example(
         return linear_launch.d_features(problem, v, totals, totals, sums, norms, logs, sums, norms, q, k)
     assert part == "d_values", part
     return linear_launch.d_values(problem, v, totals, logs, sums, v)
+
+
+DECODE = ("split", "merge")
+"""Kernels of decoding."""
+
+
+def decode_example(
+    part: str, size: int, dtype: torch.dtype, target: str, *, heads: int = 8, stored: torch.dtype | None = None,
+    page_size: int | None = None, length: int = 512,
+) -> launch.Launch:  # fmt: skip
+    """A launch of one of DECODE for a query of `heads` heads on one key head, 2 sequences. page_size: None: without pages."""
+    shape = CacheShape(kv_heads=1, key_dim=size, value_dim=size, dtype=dtype, stored=stored)
+    if page_size is None:
+        cache = StaticCache(shape, sequences=2, capacity=length)
+    else:
+        cache = PagedCache(shape, sequences=2, pages=2 * length // page_size, page_size=page_size)
+    cache.append(*(torch.zeros(2, 1, length, size, dtype=dtype) for _ in range(2)))
+    problem = decode_launch.Problem(torch.zeros(2, heads, 1, size, dtype=dtype), cache, size**-0.5, target=target)
+    bounds = problem.bounds()
+    splits = problem.divided(bounds)
+    sums = torch.zeros(2, heads, 1, splits.count, size)
+    made, told = decode_launch.Parts(sums, sums[..., 0], sums[..., 0]), decode_launch.on_device(bounds, sums.device)
+    if part == "split":
+        return decode_launch.split(problem, told, splits, made)
+    assert part == "merge", part
+    return decode_launch.merge(problem, told, splits, made, problem.q)
 
 
 def rotary_example(size: int, dtype: torch.dtype, length: int = 512) -> launch.Launch:

@@ -1,7 +1,7 @@
 """Self-attention of long texts: factories of layers that are exchanged for one another.
 
 Each is called with (d_model, heads, layer, layers), the layer's number from 0 and how many there are, and gives a module
-with `forward(x, *, real=None, is_global=None, stage=0)`: see `common.nn.sparse.layer.Layer`.
+with `forward(x, *, real=None, is_global=None, stage=0)`: see `common.nn.sparse.layer.SelfAttention`.
 """
 
 from common.nn.sparse.bigbird import BigBird

@@ -1,24 +1,38 @@
 """Full attention with the interface of the sparse ones: what they are measured against."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from common import attention as core
-from common.attention.cache import CacheShape, GrowingCache
+from common.attention.cache import CacheShape, Remembered
+from common.nn.sparse.kept import Kept, extended
 from common.nn.sparse.layer import Layer, Relative, among, without_padding
 
 
 @dataclass(frozen=True, kw_only=True)
-class Full(Relative):
-    """Factory."""
+class Full(Relative, Kept):
+    """Factory.
+
+    kv_heads: heads of keys and values, as many as heads unless given; 1: multi-query (Shazeer 2019); between: grouped-query
+    attention (Ainslie et al. 2023), query head i reads keys and values of head i // (heads / kv_heads). Relative positions
+    are still of each query head. rotary: queries and keys are turned by their positions (Su et al. 2021).
+    """
 
     causal: bool = False
+    kv_heads: int | None = None
+    rotary: bool = False
 
     extra_tokens = 0
     uses_global = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rotary and self.relative:
+            raise ValueError(
+                "rotary: got True, expected False with relative=True: one kind of positions for the scores"
+            )
 
     def __call__(self, d_model: int, heads: int, layer: int, layers: int) -> "FullAttention":
         return FullAttention(d_model, heads, self)
@@ -31,8 +45,19 @@ class FullAttention(Layer):
     """Its FLOPs are counted as those of the reference, whoever computes it."""
 
     def __init__(self, d_model: int, heads: int, of: Full) -> None:
-        super().__init__(d_model, heads, of)
+        super().__init__(d_model, heads, of, kv_heads=of.kv_heads)
         self.mask: core.Mask = core.Causal() if of.causal else core.Full()
+        self.rotary, self.stored = of.rotary, of.stored
+        if self.rotary and self.head_dim % 2:
+            raise ValueError(f"head_dim: got {self.head_dim}, expected an even one for rotary positions")
+
+    def query(self, x: Tensor, w_q: nn.Linear, positions: Tensor) -> Tensor:
+        q = super().query(x, w_q, positions)
+        return core.rotary(q, positions) if self.rotary else q
+
+    def key(self, x: Tensor, w_k: nn.Linear, positions: Tensor) -> Tensor:
+        k = super().key(x, w_k, positions)
+        return core.rotary(k, positions) if self.rotary else k
 
     def forward(
         self, x: Tensor, *, real: Tensor | None = None, is_global: Tensor | None = None, stage: int = 0
@@ -42,34 +67,23 @@ class FullAttention(Layer):
         mask = among(self.mask, real)
         return self.merge(self.attend(q, k, v, mask))
 
-    def step(self, x: Tensor, memory: "Remembered | None") -> tuple[Tensor, "Remembered"]:
+    def step(self, x: Tensor, memory: Remembered | None) -> tuple[Tensor, Remembered]:
         """Keys and values pass no gradient on: this is for decoding."""
         if not isinstance(self.mask, core.Causal):
             return super().step(x, memory)
-        place = torch.tensor([0 if memory is None else memory.keys.shape[2]], device=x.device)
+        place = torch.tensor([0 if memory is None else memory.seen], device=x.device)
         q, k, v = self.query(x, self.w_q, place), self.key(x, self.w_k, place), self.split(self.w_v(x))
-        after = Remembered.of(k, v) if memory is None else memory.extended(k, v)
+        after = extended(memory, self.cache_shape(k.dtype), k, v)
         return self.merge(self.attend(q, after.keys, after.values, core.Full())), after
 
-
-class Remembered(NamedTuple):
-    """keys, values: (B, H, T, .) of the positions so far, views of the cache that they and later ones are kept in."""
-
-    keys: Tensor
-    values: Tensor
-    cache: GrowingCache
-
-    @classmethod
-    def of(cls, keys: Tensor, values: Tensor) -> "Remembered":
-        batch, heads, _, key_dim = keys.shape
-        shape = CacheShape(kv_heads=heads, key_dim=key_dim, value_dim=values.shape[3], dtype=keys.dtype)
-        cache = GrowingCache(shape, sequences=batch, device=keys.device)
-        cache.append(keys, values)
-        return cls(*cache.read()[:2], cache)
-
-    def extended(self, keys: Tensor, values: Tensor) -> "Remembered":
-        """With those of the positions after."""
-        if self.cache.lengths[0] > self.keys.shape[2]:  # another text went on from here, and what it wrote is its own
-            return Remembered.of(self.keys, self.values).extended(keys, values)
-        self.cache.append(keys, values)
-        return Remembered(*self.cache.read()[:2], self.cache)
+    def cache_shape(self, dtype: torch.dtype) -> CacheShape:
+        """What `step` keeps of a token, keys and values being computed in `dtype`: 2 kv_heads head_dim numbers, and of
+        relative positions `size` more for each key."""
+        of_positions = 0 if self.relative is None else self.relative.size
+        return CacheShape(
+            kv_heads=self.kv_heads,
+            key_dim=self.head_dim + of_positions,
+            value_dim=self.head_dim,
+            dtype=dtype,
+            stored=self.stored,
+        )

@@ -32,24 +32,20 @@ class Relative(Settings):
     relative_size: int | None = None
 
 
-class Layer(nn.Module, ABC):
-    """Self-attention with its projections, W_q, W_k, W_v and W_o (Vaswani et al. 2017, section 3.2.2)."""
+class SelfAttention(nn.Module, ABC):
+    """Self-attention of a text, whatever its queries, keys and values are made of."""
+
+    w_o: nn.Linear
+    """heads * head_dim to d_model."""
 
     def __init__(self, d_model: int, heads: int, of: Settings) -> None:
         super().__init__()
-        backend, head_dim, linear_bias = of.backend, of.head_dim, of.linear_bias
-        if backend not in BACKENDS:
-            raise ValueError(f"backend: got {backend!r}, expected one of {', '.join(BACKENDS)}")
-        if head_dim is None and d_model % heads:
+        if of.backend not in BACKENDS:
+            raise ValueError(f"backend: got {of.backend!r}, expected one of {', '.join(BACKENDS)}")
+        if of.head_dim is None and d_model % heads:
             raise ValueError(f"heads: got {heads}, expected a divisor of d_model {d_model}, or head_dim given")
-        self.heads, self.head_dim = heads, d_model // heads if head_dim is None else head_dim
-        self.backend, self.dropout, self.scale = backend, of.dropout, self.head_dim**-0.5
-        inner = heads * self.head_dim
-        self.w_q, self.w_k, self.w_v = (projection(d_model, inner, bias=linear_bias) for _ in range(3))
-        self.w_o = projection(inner, d_model, bias=linear_bias)
-        self.relative = None
-        if isinstance(of, Relative) and of.relative:
-            self.relative = RelativePositions(d_model, heads, self.head_dim, size=of.relative_size or d_model)
+        self.heads, self.head_dim = heads, d_model // heads if of.head_dim is None else of.head_dim
+        self.backend, self.dropout, self.scale = of.backend, of.dropout, self.head_dim**-0.5
 
     @abstractmethod
     def forward(
@@ -71,6 +67,38 @@ class Layer(nn.Module, ABC):
     def dropout_p(self) -> float:
         return self.dropout if self.training else 0.0
 
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """What each head sees, (B, H, Lq, head_dim)."""
+        return attention(q, k, v, mask=mask, backend=self.backend, scale=self.scale, dropout_p=self.dropout_p)
+
+    def split(self, x: Tensor) -> Tensor:
+        """(B, T, H * head_dim) -> (B, H, T, head_dim), H the heads or, of keys and values, kv_heads."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def merge(self, heads: Tensor) -> Tensor:
+        """(B, H, T, head_dim) -> (B, T, d_model)."""
+        return self.w_o(heads.transpose(1, 2).flatten(-2))
+
+
+class Layer(SelfAttention):
+    """Self-attention with its projections, W_q, W_k, W_v and W_o (Vaswani et al. 2017, section 3.2.2)."""
+
+    def __init__(self, d_model: int, heads: int, of: Settings, *, kv_heads: int | None = None) -> None:
+        """kv_heads: heads of keys and values, as many as heads unless given."""
+        super().__init__(d_model, heads, of)
+        self.kv_heads = heads if kv_heads is None else kv_heads
+        if self.kv_heads < 1 or heads % self.kv_heads:
+            raise ValueError(f"kv_heads: got {self.kv_heads}, expected a divisor of heads {heads}")
+        inner = heads * self.head_dim
+        self.w_q, self.w_k, self.w_v = (
+            projection(d_model, many * self.head_dim, bias=of.linear_bias)
+            for many in (heads, self.kv_heads, self.kv_heads)
+        )
+        self.w_o = projection(inner, d_model, bias=of.linear_bias)
+        self.relative = None
+        if isinstance(of, Relative) and of.relative:
+            self.relative = RelativePositions(d_model, heads, self.head_dim, size=of.relative_size or d_model)
+
     def query(self, x: Tensor, w_q: nn.Linear, positions: Tensor) -> Tensor:
         """(B, T, d_model) -> (B, H, T, head_dim (+ size of the relative positions)). positions: (T,) or (B, T)."""
         q = self.split(w_q(x))
@@ -81,21 +109,9 @@ class Layer(nn.Module, ABC):
         return k if self.relative is None else self.relative.keys(k, positions)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v of all positions, (B, H, T, .)."""
+        """q, k and v of all positions, (B, H, T, .) and twice (B, kv_heads, T, .)."""
         places = torch.arange(x.shape[1], device=x.device)
         return self.query(x, self.w_q, places), self.key(x, self.w_k, places), self.split(self.w_v(x))
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """What each head sees, (B, H, Lq, head_dim)."""
-        return attention(q, k, v, mask=mask, backend=self.backend, scale=self.scale, dropout_p=self.dropout_p)
-
-    def split(self, x: Tensor) -> Tensor:
-        """(B, T, heads * head_dim) -> (B, H, T, head_dim)."""
-        return x.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
-
-    def merge(self, heads: Tensor) -> Tensor:
-        """(B, H, T, head_dim) -> (B, T, d_model)."""
-        return self.w_o(heads.transpose(1, 2).flatten(-2))
 
 
 class Factory(Protocol):
@@ -113,7 +129,7 @@ class Factory(Protocol):
     def extra_tokens(self) -> int: ...
     @property
     def uses_global(self) -> bool: ...
-    def __call__(self, d_model: int, heads: int, layer: int, layers: int) -> Layer: ...
+    def __call__(self, d_model: int, heads: int, layer: int, layers: int) -> SelfAttention: ...
 
 
 def without_padding(x: Tensor, real: Tensor | None) -> Tensor:

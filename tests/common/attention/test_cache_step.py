@@ -41,7 +41,8 @@ def test_a_token_is_written_once() -> None:
     memory, places = None, set()
     for t in range(20):
         memory = read(made, tokens[:, t : t + 1], memory)[1]
-        keys, values, cache = memory.layers[0]
+        kept = memory.layers[0]
+        keys, values, cache = kept.keys, kept.values, kept.cache
         assert isinstance(cache, GrowingCache) and keys.shape[2] == values.shape[2] == t + 1
         assert keys.data_ptr() == cache.planes[0].data_ptr() and values.data_ptr() == cache.planes[1].data_ptr()
         places.add(keys.data_ptr())

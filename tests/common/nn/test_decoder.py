@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import common.decode.beam as beam_module
-from common.decode import Hypothesis, beam_search
+from common.attention.cache import Remembered
+from common.decode import Hypothesis, State, beam_search
 from common.decode.forced import forced_weights
 from common.nn.decoder import Tensors
 from common.nn.encoder_decoder import Transformer
@@ -33,7 +34,8 @@ def stepwise(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
     """The same, (B, T, V), one word after another; target: (B, K, T) or (B, T)."""
     memory, state = model.begin(source, source != PAD)
     target = target if target.ndim == 3 else target[:, None]
-    state = {name: tensor.expand(-1, target.shape[1], *tensor.shape[2:]) for name, tensor in state.items()}
+    each = torch.arange(len(source)).repeat_interleave(target.shape[1])
+    state = {name: kept.reordered(each) for name, kept in state.items()}
     rows = []
     for t in range(target.shape[-1]):
         log_probs, state, _ = model.step(memory, state, target[..., t])
@@ -88,32 +90,54 @@ def test_weights_are_those_of_the_last_layer(name: str) -> None:
         assert not found[b, :, length:].any()
 
 
-def test_a_step_changes_nothing_it_was_given() -> None:
+def copies(state: dict[str, Remembered]) -> dict[str, Tensor]:
+    return {
+        f"{name}.{n}": part.clone() for name, kept in state.items() for n, part in enumerate((kept.keys, kept.values))
+    }
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+@pytest.mark.parametrize("window", [None, 1, 2])
+def test_a_step_changes_nothing_it_was_given(window: int | None) -> None:
     """So that one state may be gone on from twice, with other words."""
-    model = transformer()
+    model = transformer(decoder_window=window)
     memory, state = model.begin(source := sentences(LENGTHS), source != PAD)
-    _, state, _ = model.step(memory, state, torch.full((3, 1), BOS))
-    kept = {name: tensor.clone() for name, tensor in (memory | state).items()}
-    first, after, _ = model.step(memory, state, torch.full((3, 1), 7))
-    second = {name: tensor.clone() for name, tensor in after.items()}
-    model.step(memory, state, torch.full((3, 1), 8))
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in (memory | state).items())
-    assert all(torch.equal(tensor, second[name]) for name, tensor in after.items())
-    assert torch.equal(model.step(memory, state, torch.full((3, 1), 7))[0], first)
+    for word in (BOS, 4, 5, 6):
+        _, state, _ = model.step(memory, state, torch.full((3, 1), word))
+        kept = copies(state)
+        first, after, _ = model.step(memory, state, torch.full((3, 1), 7))
+        second = copies(after)
+        model.step(memory, state, torch.full((3, 1), 8))
+        assert same(copies(state), kept) and same(copies(after), second)
+        assert torch.equal(model.step(memory, state, torch.full((3, 1), 7))[0], first)
 
 
-def test_what_is_kept() -> None:
-    """Of the source keys and values once a sentence, of the target one position more a step and hypothesis."""
-    model = transformer(kv_heads=2, head_dim_k=3, head_dim_v=5)
+@pytest.mark.parametrize(("window", "seen"), [(None, [0, 1, 2, 3, 4, 5]), (2, [0, 1, 2, 2, 2, 2])])
+def test_what_is_kept(window: int | None, seen: list[int]) -> None:
+    """Of the source keys and values once a sentence, of the target one position more a step and hypothesis, or the last ones."""
+    model = transformer(kv_heads=2, head_dim_k=3, head_dim_v=5, decoder_window=window)
     memory, state = model.begin(source := sentences(LENGTHS), source != PAD)
     assert {name: tensor.shape[1:] for name, tensor in memory.items()} == {
         "mask": (6,), "keys_0": (2, 6, 3), "values_0": (2, 6, 5), "keys_1": (2, 6, 3), "values_1": (2, 6, 5),
     }  # fmt: skip
-    for t in range(3):
-        assert {name: tensor.shape for name, tensor in state.items()} == {
-            f"{name}_{n}": (3, 1, 2, t, size) for n in range(2) for name, size in (("keys", 3), ("values", 5))
+    for t, count in enumerate(seen):
+        assert {name: tuple(x.shape) for name, x in copies(state).items()} == {
+            f"target_{n}.{part}": (3, 2, count, size) for n in range(2) for part, size in enumerate((3, 5))
         }
+        assert model.decoder.position(state) == t
         _, state, _ = model.step(memory, state, torch.full((3, 1), 4))
+
+
+def test_positions_out_of_the_window_are_given_back() -> None:
+    """Of 60 positions no more are allocated than the window of 5 needs when it is moved half of twice its size at a time."""
+    model = transformer(decoder_window=5)
+    memory, state = model.begin(source := sentences([3]), source != PAD)
+    for _ in range(60):
+        _, state, _ = model.step(memory, state, torch.full((1, 1), 4))
+        assert all(kept.cache.capacity <= 16 and kept.cache.lengths[0] <= 10 for kept in state.values())
 
 
 def test_padding_of_the_source_is_never_looked_at() -> None:
@@ -131,10 +155,10 @@ def test_behind_the_last_learned_position() -> None:
     memory, state = model.begin(source := sentences([3]), source != PAD)
     for _ in range(4):
         _, state, _ = model.step(memory, state, torch.full((1, 1), 4))
-    before = {name: tensor.clone() for name, tensor in state.items()}
+    before = copies(state)
     with pytest.raises(ValueError, match="got 5 in a row, expected at most 4"):
         model.step(memory, state, torch.full((1, 1), 4))
-    assert all(torch.equal(tensor, before[name]) for name, tensor in state.items())
+    assert same(copies(state), before)
 
 
 # Search
@@ -149,11 +173,13 @@ class Ending:
     def __init__(self, model: Transformer | NoCache) -> None:
         self.model = model
 
-    def begin(self, source: Tensor, source_mask: Tensor) -> tuple[Tensors, Tensors]:
+    def begin(self, source: Tensor, source_mask: Tensor) -> tuple[Tensors, dict[str, Any]]:
         memory, state = self.model.begin(source, source_mask)
         return memory, state | {"clock": torch.zeros(len(source), 1)}
 
-    def step(self, memory: Tensors, state: Tensors, tokens: Tensor) -> tuple[Tensor, Tensors, Tensor | None]:
+    def step(
+        self, memory: Tensors, state: dict[str, Any], tokens: Tensor
+    ) -> tuple[Tensor, dict[str, Any], Tensor | None]:
         log_probs, after, weights = self.model.step(memory, state, tokens)
         bonus = 0.5 * (state["clock"] - 3)
         log_probs = log_probs + bonus.unsqueeze(-1) * nn.functional.one_hot(torch.tensor(EOS), WORDS)
@@ -217,9 +243,9 @@ def test_those_searches_put_the_cache_to_the_test(monkeypatch: pytest.MonkeyPatc
     reordered: list[bool] = []
     reorder = beam_module._reorder
 
-    def spied(state: Tensors, rows: Tensor, parents: Tensor) -> Tensors:
+    def spied(state: State, rows: Tensor, parents: Tensor, size: tuple[int, int]) -> State:
         reordered.append(not torch.equal(parents, torch.arange(parents.shape[1]).expand_as(parents)))
-        return reorder(state, rows, parents)
+        return reorder(state, rows, parents, size)
 
     monkeypatch.setattr(beam_module, "_reorder", spied)
     greedy = [best[0].tokens for best in search(model, source, 1)]

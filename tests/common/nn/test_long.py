@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from common.attention import blocks
+from common.nn.latent import Latent
 from common.nn.long import LanguageModel, MaskedModel
 from common.nn.sparse import BigBird, Factory, Full, Local, Windowed
 
@@ -17,11 +18,15 @@ CAUSAL: dict[str, Factory] = {
     "relative": Windowed(backend="chunked", window=3, causal=True, relative=True),
     "loop": Windowed(backend="chunked", window=2, causal=True, implementation="loop"),
     "full": Full(backend="sdpa", causal=True),
+    "multi-query": Full(backend="sdpa", causal=True, kv_heads=1, rotary=True),
+    "latent": Latent(backend="chunked", causal=True, latent=5, rotary_dim=4, query_latent=7),
     "local": Local(backend="chunked", block=4, causal=True),
 }
 ENCODERS: dict[str, Factory] = {
     "windowed": Windowed(backend="chunked", window=2, global_attention="separate"),
     "full": Full(backend="sdpa"),
+    "multi-query": Full(backend="sdpa", kv_heads=1, rotary=True),
+    "latent": Latent(backend="chunked", latent=5, rotary_dim=4),
     "local": Local(backend="chunked", block=4),
     "itc": BigBird(backend="chunked", block=2, global_blocks=1, random_blocks=1, max_length=20),
     "etc": BigBird(backend="chunked", block=2, global_tokens=3),

@@ -67,12 +67,11 @@ def test_one_position_at_a_time(settings: dict[str, Any]) -> None:
     module, alibi = multihead(**settings), Alibi(alibi_slopes(4).double())
     x = torch.randn(3, 2, 6, 8).double()
     whole = torch.stack([module(x[:, k], mask=Causal(), bias=alibi) for k in range(2)], 1)
-    keys, values = torch.zeros(3, 2, module.kv_heads, 0, module.head_dim_k), torch.zeros(3, 2, module.kv_heads, 0, 2)
-    keys, values = keys.double(), values.double()
+    kept = module.nothing_yet(6, x, None)
     for t in range(6):
         bias = alibi.dense(1, t + 1)[0]
-        out, keys, values = module.extend(x[:, :, t], keys, values, bias)
-        torch.testing.assert_close(out, whole[:, :, t], rtol=0, atol=1e-12)
+        out, kept = module.extend(x[:, :, t].flatten(0, 1), kept, bias)
+        torch.testing.assert_close(out, whole[:, :, t].flatten(0, 1), rtol=0, atol=1e-12)
     if not module.rotary:
         memory, keep = torch.randn(3, 5, 8).double(), torch.arange(5) < torch.tensor([[5], [1], [3]])
         looked, weights = module.look(x[:, :, 0], *module.keys_values(memory), keep)

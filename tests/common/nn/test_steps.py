@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from common.attention.cache import Remembered
+from common.nn.latent import Latent
 from common.nn.linear import Elu, Favor
 from common.nn.long import LanguageModel, Memory
 from common.nn.sparse import Factory, Full, Local
@@ -13,6 +15,12 @@ from common.nn.sparse import Factory, Full, Local
 REMEMBER: dict[str, Factory] = {
     "full": Full(backend="reference", causal=True),
     "relative": Full(backend="reference", causal=True, relative=True),
+    "multi-query": Full(backend="reference", causal=True, kv_heads=1),
+    "multi-query, relative": Full(backend="chunked", causal=True, kv_heads=1, relative=True),
+    "rotary": Full(backend="reference", causal=True, rotary=True),
+    "multi-query, rotary": Full(backend="chunked", causal=True, kv_heads=1, rotary=True),
+    "latent": Latent(backend="reference", causal=True, latent=5, rotary_dim=4),
+    "latent queries": Latent(backend="chunked", causal=True, latent=5, rotary_dim=4, query_latent=7),
     "elu": Elu(causal=True),
     "positive": Favor(causal=True, features=7),
     "relu": Favor(causal=True, features=7, kind="relu"),
@@ -47,15 +55,21 @@ def test_steps_give_what_the_whole_text_gives(kind: str, positions: str) -> None
 
 
 def size(memory: Memory) -> int:
-    return sum(part.numel() for layer in memory.layers for part in layer if isinstance(part, Tensor))
+    """Numbers that are kept."""
+    of_layers = [(of.keys, of.values) if isinstance(of, Remembered) else of for of in memory.layers]
+    return sum(part.numel() for layer in of_layers for part in layer if isinstance(part, Tensor))
 
 
 def test_keys_and_values_grow_and_sums_do_not() -> None:
     """Katharopoulos et al. 2020, section 3.4. Two layers of three heads of four: 2 * 2 * 12 numbers a token of keys and
-    values; sums of 4 features by 4 values and their normaliser."""
+    values, a third of it with one head of both, and the latent and its rotary key; sums of 4 features by 4 values and their
+    normaliser."""
     tokens = torch.randint(11, (1, 9), generator=torch.Generator().manual_seed(1))
     kept = [size(memory) for memory in read(model(REMEMBER["full"]), tokens)[1]]
     assert kept == [48 * (t + 1) for t in range(9)]
+    of_query = [size(memory) for memory in read(model(REMEMBER["multi-query"]), tokens)[1]]
+    of_latent = [size(memory) for memory in read(model(REMEMBER["latent"]), tokens)[1]]
+    assert of_query == [16 * (t + 1) for t in range(9)] and of_latent == [2 * (5 + 4) * (t + 1) for t in range(9)]
     assert {size(memory) for memory in read(model(REMEMBER["elu"]), tokens)[1]} == {2 * 3 * 4 * 5}
 
 

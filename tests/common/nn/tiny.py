@@ -26,6 +26,10 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "swiglu": {"activation": "swiglu"},
     "grouped": {"kv_heads": 2},
     "multi-query": {"kv_heads": 1},
+    "two attentions grouped": {"kv_heads": 2, "grouped": ["decoder", "cross"], "match": "params"},
+    "local": {"decoder_window": 2},
+    "local, alibi": {"decoder_window": 3, "positions": "alibi"},
+    "local, rotary": {"decoder_window": 2, "kv_heads": 1, "positions": "rotary"},
     "biases": {"linear_bias": True},
     "two vocabularies": {"share_embeddings": False},
     "everything": {

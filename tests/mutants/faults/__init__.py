@@ -4,6 +4,7 @@ from tests.mutants.fault import Fault
 from tests.mutants.faults import (
     additive,
     cache,
+    decode,
     flash,
     flash_backward,
     flash_bias,
@@ -23,6 +24,7 @@ FAULTS: tuple[Fault, ...] = (
     *flash_bias.FAULTS,
     *additive.FAULTS,
     *cache.FAULTS,
+    *decode.FAULTS,
     *linear.FAULTS,
     *rotary.FAULTS,
     *transformer.FAULTS,

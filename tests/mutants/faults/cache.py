@@ -4,6 +4,7 @@ from tests.mutants.fault import Fault
 
 FOLDER = "common/attention/cache/"
 INTERFACE, POSITIONS, STORAGE = FOLDER + "interface.py", FOLDER + "positions.py", FOLDER + "storage.py"
+REMEMBERED = FOLDER + "remembered.py"
 CONTIGUOUS, PAGED, PAGES = FOLDER + "contiguous.py", FOLDER + "paged.py", FOLDER + "pages.py"
 
 T = "tests/common/attention/"
@@ -12,12 +13,49 @@ GROWING, STATIC, SLIDING, IN_PAGES = (
     for kind in ("growing", "static", "sliding", "paged")
 )
 
+DECODER = "tests/common/nn/test_decoder.py::"
+
 FAULTS = (
+    Fault(
+        "cache: two texts write to the one that they have in common",
+        REMEMBERED,
+        "if full or cache.lengths[0] > self.held:",
+        "if full:",
+        (f"{T}test_cache_step.py::test_two_texts_with_one_beginning",),
+    ),
+    Fault(
+        "cache: the window is one wider",
+        REMEMBERED,
+        "keys, values = keys[:, :, -window:], values[:, :, -window:]",
+        "keys, values = keys[:, :, -window - 1 :], values[:, :, -window - 1 :]",
+        (f"{DECODER}test_each_step_is_as_recomputed[local-alone]", f"{DECODER}test_what_is_kept"),
+    ),
+    Fault(
+        "cache: what is out of the window is kept",
+        REMEMBERED,
+        "self.held >= 2 * self.window",
+        "False",
+        (f"{DECODER}test_positions_out_of_the_window_are_given_back",),
+    ),
+    Fault(
+        "cache: positions are counted by what is kept",
+        REMEMBERED,
+        "self.seen + keys.shape[2]",
+        "cache.lengths[0]",
+        (f"{DECODER}test_what_is_kept",),
+    ),
+    Fault(
+        "cache: hypotheses keep the place that they had",
+        REMEMBERED,
+        "self.keys.index_select(0, index)",
+        "self.keys.index_select(0, index.sort().values)",
+        (f"{DECODER}test_a_search_is_as_without_a_cache[as published-4]",),
+    ),
     Fault(
         "cache: padding is kept",
         INTERFACE,
-        "if real is None and len(set(starts)) == 1:",
-        "if len(set(starts)) == 1:",
+        "if real is None and self._alike:",
+        "if self._alike:",
         GROWING,
     ),
     Fault(
@@ -44,7 +82,7 @@ FAULTS = (
     Fault(
         "cache: positions of the first serve all",
         INTERFACE,
-        "alike = len(set(self.held)) == 1",
+        "alike = self._alike",
         "alike = len(set(self.lengths)) == 1",
         GROWING,
     ),
@@ -183,12 +221,5 @@ FAULTS = (
         "self.layers * self.shape",
         "self.shape",
         (T + "test_cache_plan.py::test_bytes_of_a_token_by_hand",),
-    ),
-    Fault(
-        "cache: what another text wrote is seen",
-        "common/nn/sparse/full.py",
-        "if self.cache.lengths[0] > self.keys.shape[2]:",
-        "if self.cache.lengths[0] < self.keys.shape[2]:",
-        (T + "test_cache_step.py::test_two_texts_with_one_beginning",),
     ),
 )

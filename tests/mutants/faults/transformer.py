@@ -18,6 +18,7 @@ STEPS = "tests/common/nn/test_decoder.py::"
 STEP = (STEPS + "test_each_step_is_as_recomputed",)
 SEARCH = (STEPS + "test_a_hypothesis_has_the_score_and_the_weights_of_its_words",)
 NAN = (STEPS + "test_padding_of_the_source_is_never_looked_at",)
+MATCHED = "tests/common/nn/test_matched.py::"
 LOOKS = (STEPS + "test_weights_are_those_of_the_last_layer",)
 NOAM = ("tests/common/test_optim.py::test_noam_of_the_base_model",)
 BEAMS = "tests/common/decode/test_beam.py::"
@@ -29,7 +30,13 @@ FAULTS = (
     Fault("encoder sees the padding alone", MODEL, "mask=Padding(mask))", "mask=Padding(~mask))", SEEN),
     Fault("encoder sees padding", MODEL, "mask=Padding(mask))", "mask=Padding(mask | True))", SEEN),
     Fault("cross-attention sees padding", DECODER, "Padding(source_mask)", "Padding(source_mask | True)", SEEN),
-    Fault("decoder sees what comes", DECODER, "mask=Causal()", "mask=Padding(x[..., 0] == x[..., 0])", SEEN),
+    Fault(
+        "decoder sees what comes",
+        DECODER,
+        "mask=self.mask, source",
+        "mask=Padding(x[..., 0] == x[..., 0]), source",
+        SEEN,
+    ),
     Fault("a step looks at padding", MULTI, "mask[:, None, None])", "mask[:, None, None] | True)", STEP),
     Fault("a step looks at padding alone", MULTI, "mask[:, None, None])", "~mask[:, None, None])", STEP),
     Fault("a NaN at padding is mixed in", DECODER, "of_source.masked_fill(padding, 0.0)", "of_source", NAN),
@@ -99,15 +106,15 @@ FAULTS = (
     Fault(
         "the cache is not reordered",
         BEAM,
-        "flat = rows.unsqueeze(1) * tensor.shape[1] + parents",
-        "flat = rows.unsqueeze(1) * tensor.shape[1] + (parents * 0 if tensor.shape[1] == 1 else torch.arange(parents.shape[1]).expand_as(parents))",
+        "index = (rows.unsqueeze(1) * size[1] + parents).flatten()",
+        "index = (rows.unsqueeze(1) * size[1] + (parents * 0 if size[1] == 1 else torch.arange(parents.shape[1]).expand_as(parents))).flatten()",
         SEARCH,
     ),
     Fault(
-        "values are not reordered",
+        "beams that change places stay",
         BEAM,
-        "return {name: pick(tensor) for name, tensor in state.items()}",
-        'return {name: pick(tensor) if "values" not in name or tensor.shape[1] == 1 else tensor[rows] for name, tensor in state.items()}',
+        "if torch.equal(index, torch.arange(size[0] * size[1], device=index.device)):",
+        "if len(index) == size[0] * size[1]:",
         SEARCH,
     ),
     Fault(
@@ -120,36 +127,50 @@ FAULTS = (
     Fault(
         "layers share one cache",
         DECODER,
-        'names = f"keys_{n}", f"values_{n}"',
-        'names = f"keys_{n and 0}", f"values_{n and 0}"',
+        'block.step(x, state[f"target_{n}"], source',
+        'block.step(x, after.get("target_0", state[f"target_{n}"]), source',
         STEP,
     ),
+    Fault("values are keys", MULTI, "after = before.extended(k, v)", "after = before.extended(k, k)", STEP),
     Fault(
-        "values are keys", DECODER, "zip(names, now, strict=True)", "zip(names, (now[0], now[0]), strict=True)", STEP
-    ),
-    Fault(
-        "the cache starts with a position",
-        DECODER,
-        "new_empty(batch, 1, heads, 0, size)",
-        "new_zeros(batch, 1, heads, 1, size)",
-        STEP,
-    ),
-    Fault(
-        "a step writes into its cache",
+        "a step sees not itself",
         MULTI,
-        "keys, values = torch.cat((keys, k), -2), torch.cat((values, v), -2)",
-        "keys, values = torch.cat((keys, k), -2), torch.cat((values, v), -2)\n        keys[..., :-1, :], values[..., :-1, :] = k, v",
+        "(q * self.scale) @ after.keys.mT",
+        "(q * self.scale) @ after.keys.mT.tril(-1)",
         STEP,
     ),
-    Fault("a step's scores are not scaled", MULTI, "scores = (q * self.scale) @ keys.mT", "scores = q @ keys.mT", STEP),
+    Fault("a step's scores are not scaled", MULTI, "(q * self.scale) @ after.keys.mT", "q @ after.keys.mT", STEP),
     Fault(
         "weights are those of the first layer",
         DECODER,
-        'x, now, weights = block.step(x, before, source, memory["mask"], bias)',
-        'x, now, found = block.step(x, before, source, memory["mask"], bias)\n            weights = found if weights is None else weights',
+        'x, after[f"target_{n}"], weights = block.step(x, state[f"target_{n}"], source, memory["mask"], bias)',
+        'x, after[f"target_{n}"], found = block.step(x, state[f"target_{n}"], source, memory["mask"], bias)\n            weights = found if weights is None else weights',
         LOOKS,
     ),
     Fault("weights are those of one head", DECODER, "weights.mean(2)", "weights[:, :, 0]", LOOKS),
+    # fewer heads, fewer positions
+    Fault("the decoder sees one position more", DECODER, "Window(window - 1, 0)", "Window(window, 0)", STEP),
+    Fault(
+        "the heads of a place that is not named are fewer",
+        MODEL,
+        "settings if name in grouped else",
+        "settings if grouped else",
+        (MATCHED + "test_which_attentions_are_grouped",),
+    ),
+    Fault(
+        "what attention saves is shared by the encoder alone",
+        MODEL,
+        "matched_d_ff(match, d_model, d_ff, makers, 2, activation)",
+        "matched_d_ff(match, d_model, d_ff, makers, 1, activation)",
+        (MATCHED + "test_translation",),
+    ),
+    Fault(
+        "a gated layer is matched as a plain one",
+        NN + "matched.py",
+        '3 if activation == "swiglu" else 2',
+        "2",
+        (MATCHED + "test_translation",),
+    ),
     # search
     Fault(
         "gnmt starts at 6",

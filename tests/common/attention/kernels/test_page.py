@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 
 from common.attention.kernels import configurations
 from common.attention.kernels.__main__ import chosen
-from common.attention.kernels.catalogue import Row, rows
+from common.attention.kernels.catalogue import DECODE, MORE_HEADS, Row, rows
 from common.attention.kernels.compiled import Compiled, Unreadable, assembly, products, ptx, ptxas
 from common.attention.kernels.configurations import CONFIGURATIONS, LINEAR_PASSES, Configuration
 from common.attention.kernels.occupancy import occupancy
@@ -194,8 +194,8 @@ def test_what_is_a_fault_elsewhere() -> None:
     large = GOOD._replace(shared=99 * 1024 + 1)  # of sm_86
     assert "101376 are to be had" in faults(replace(other, target="sm_80"), large)[0]
     assert faults(replace(other, target="gfx942"), large) == []
-    delta = replace(HEADLINE, kernel="delta")
-    assert faults(delta, GOOD._replace(products=0, in_units=0, wgmma=0)) == []
+    for kernel in ("delta", "decode merge"):
+        assert faults(replace(HEADLINE, kernel=kernel), GOOD._replace(products=0, in_units=0, wgmma=0)) == []
 
 
 def test_what_did_not_compile_is_a_fault_and_shows_no_number() -> None:
@@ -218,7 +218,13 @@ def test_all_configurations_are_listed_and_the_headline_is_what_it_says() -> Non
         (f"linear {part}", size, target, "bf16", extra)
         for part in LINEAR_PASSES for size in (64, 128) for target in ("sm_80", "sm_90") for extra in ("", "log")
     }  # fmt: skip
-    headline = {row for row in listed if row.headline} - linear
+    decode = {row for row in listed if row.headline and row.kernel.startswith("decode ")}
+    assert {(row.kernel, row.size, row.target, row.dtype, row.extra) for row in decode} == {
+        (f"decode {part}", size, target, "bf16", extra)
+        for size in (64, 128) for target in ("sm_80", "sm_90")
+        for part, extra in (("merge", ""), *(("split", extra) for extra in (*DECODE, *MORE_HEADS)))
+    }  # fmt: skip
+    headline = {row for row in listed if row.headline} - linear - decode
     assert {(row.kernel, row.size, row.target, row.dtype, row.extra) for row in headline} == {
         (kernel, size, target, "bf16", "")
         for kernel in ("forward", "delta", "key_value", "query") for size in (64, 128) for target in ("sm_80", "sm_90")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from common.nn.sparse.layer import Layer
+from common.nn.sparse.layer import Layer, SelfAttention
 from common.nn.sparse.windowed import WindowedAttention
 
 Sees = Callable[[int, int, int], bool]
@@ -16,10 +16,10 @@ Sees = Callable[[int, int, int], bool]
 D_MODEL, HEADS = 12, 3
 
 
-def made(factory: Any, layer: int = 0, layers: int = 1, seed: int = 0) -> Layer:
+def made(factory: Any, layer: int = 0, layers: int = 1, seed: int = 0, heads: int = HEADS) -> Layer:
     """A layer of d_model 12 with 3 heads, in fp64, with weights large enough for everything to matter."""
     torch.manual_seed(seed)
-    module = factory(D_MODEL, HEADS, layer, layers)
+    module = factory(D_MODEL, heads, layer, layers)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
     return module.double()
@@ -47,19 +47,24 @@ def spelled_out(layer: Layer, x: Tensor, real: Tensor, sees: Sees, is_global: Te
             w_q, w_k, w_v = of_global if i in chosen else projections
             heads = []
             for h in range(layer.heads):
-                part = slice(h * layer.head_dim, (h + 1) * layer.head_dim)
+                part, shared = (
+                    slice(n * layer.head_dim, (n + 1) * layer.head_dim)
+                    for n in (h, h // (layer.heads // layer.kv_heads))
+                )
                 q = w_q(x[b, i])[part]
                 keys = [j for j in alive if i in chosen or j in chosen or sees(h, i, j)]
-                scores = torch.stack([score(layer, h, i, j, q, w_k(x[b, j])[part]) for j in keys])
+                scores = torch.stack([score(layer, h, i, j, q, w_k(x[b, j])[shared]) for j in keys])
                 weights = (scores / math.sqrt(layer.head_dim)).softmax(0)
-                heads.append(sum(w * w_v(x[b, j])[part] for w, j in zip(weights, keys, strict=True)))
+                heads.append(sum(w * w_v(x[b, j])[shared] for w, j in zip(weights, keys, strict=True)))
             rows[b][i] = layer.w_o(torch.cat(heads))  # type: ignore[arg-type]
     return torch.stack([torch.stack(row) for row in rows])
 
 
 def score(layer: Layer, h: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
-    """q . k, or Dai et al. 2019, section 3.3."""
+    """q . k, of rotary positions turned by their distance (Su et al. 2021, section 3.2.2), or Dai et al. 2019, section 3.3."""
     at = layer.relative
+    if getattr(layer, "rotary", False):
+        return q @ turned(k, j - i)
     if at is None:
         return q @ k
     angle = torch.tensor([(i - j) * 10000 ** (-2 * m / at.size) for m in range(at.size // 2)], dtype=torch.float64)
@@ -67,12 +72,20 @@ def score(layer: Layer, h: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
     return (q + at.u[h]) @ k + (q + at.v[h]) @ r
 
 
+def turned(x: Tensor, position: int) -> Tensor:
+    """Times the matrix of Su et al. 2021, equation 15: pairs of dimensions turn by position * 10000^(-2m / size)."""
+    angles = torch.tensor([position * 10000 ** (-2 * m / len(x)) for m in range(len(x) // 2)], dtype=x.dtype)
+    return (
+        torch.block_diag(*(torch.tensor([[a.cos(), -a.sin()], [a.sin(), a.cos()]], dtype=x.dtype) for a in angles)) @ x
+    )
+
+
 def window(left: int, right: int, dilation: Sequence[int] = (1, 1, 1)) -> Sees:
     """dilation: of each head."""
     return lambda h, i, j: (j - i) % dilation[h] == 0 and -left <= (j - i) // dilation[h] <= right
 
 
-def compare(layer: Layer, expected: Tensor, x: Tensor, real: Tensor | None, **given: Any) -> None:
+def compare(layer: SelfAttention, expected: Tensor, x: Tensor, real: Tensor | None, **given: Any) -> None:
     """Outputs at real positions, and gradients of x and of every parameter. expected: made of the leaf x and the layer."""
     at = torch.ones(x.shape[:2], dtype=torch.bool) if real is None else real
     leaves = [x, *layer.parameters()]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from common.nn.latent import Latent
 from common.nn.linear import Elu, Favor
 from common.nn.linformer import Linformer
 from common.nn.sparse import BigBird, Full, Local, Windowed
@@ -18,6 +19,8 @@ LAYERS: dict[str, Any] = {
     "etc": BigBird(backend="chunked", block=4, global_tokens=1),
     "local": Local(backend="chunked", block=4),
     "full": Full(backend="chunked"),
+    "grouped, rotary": Full(backend="chunked", kv_heads=1, rotary=True),
+    "latent": Latent(backend="chunked", latent=8, rotary_dim=4, query_latent=8),
     "favor": Favor(features=8),
     "favor, trigonometric": Favor(features=64, kind="trigonometric"),
     "elu, causal": Elu(causal=True),
