@@ -14,15 +14,15 @@ from torch import Tensor
 from common.attention.additive import additive_attention
 from common.attention.layouts import Blocks, Packed, Padding, Random
 from common.attention.masks import And, Causal, Dilated, Full, Global, Mask, Or, Window
-from common.attention.positions import Alibi, RelativeBias, T5Bias, alibi_slopes, rotary
+from common.attention.positions import Alibi, RelativeBias, RotaryScaling, T5Bias, alibi_slopes, rotary
 from common.attention.request import Attended, Request, check
 
 BACKENDS = ("reference", "sdpa", "flex", "chunked", "triton")
 
 __all__ = [
     "BACKENDS", "Alibi", "And", "Attended", "Blocks", "Causal", "Dilated", "Full", "Global", "Mask", "Or", "Packed",
-    "Padding", "Random", "RelativeBias", "T5Bias", "Window", "additive_attention", "alibi_slopes", "attention", "merge",
-    "rotary", "unsupported",
+    "Padding", "Random", "RelativeBias", "RotaryScaling", "T5Bias", "Window", "additive_attention", "alibi_slopes",
+    "attention", "merge", "rotary", "unsupported",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -98,15 +99,49 @@ def t5_bucket(distance: Tensor, buckets: int, bidirectional: bool, max_distance:
     return behind + torch.where(distance < exact, distance, far)
 
 
-def rotary(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
+@dataclass(frozen=True)
+class RotaryScaling:
+    """Rotary positions for texts of up to `factor` times the length that a model was trained on.
+
+    kind: "interpolation", positions / factor, so that none is beyond those of training (Chen et al. 2023, section 2.3), or
+    "ntk", base * factor^(D / (D - 2)) (Peng et al. 2023, section 3.1): the rates base^(-2i / D) are then those of before
+    times factor^(-2i / (D - 2)), from the highest as it was, i = 0, to the lowest as interpolation has it, i = D / 2 - 1.
+    Raises ValueError for other kinds and for a factor below 1.
+    """
+
+    kind: Literal["interpolation", "ntk"]
+    factor: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("interpolation", "ntk"):
+            raise ValueError(f"rotary scaling: got {self.kind!r}, expected interpolation or ntk")
+        if not 1 <= self.factor < math.inf:
+            raise ValueError(f"rotary scaling: got a factor of {self.factor}, expected a finite number, 1 or more")
+
+    def positions(self, positions: Tensor) -> Tensor:
+        """In fp64: whole numbers over a factor are none."""
+        return positions.double() / self.factor if self.kind == "interpolation" else positions
+
+    def base(self, base: float, size: int) -> float:
+        """size: D. Raises ValueError for "ntk" with a D whose one rate would be the highest and the lowest."""
+        if self.kind == "interpolation":
+            return base
+        if size < 4:
+            raise ValueError(f"rotary scaling: got a head dimension of {size}, expected 4 or more for ntk")
+        return base * self.factor ** (size / (size - 2))
+
+
+def rotary(x: Tensor, positions: Tensor, base: float = 10000.0, scaling: RotaryScaling | None = None) -> Tensor:
     """Su et al. 2021, section 3.2.2, equation 34: dimensions 2i and 2i + 1 turn by positions * base^(-2i / D).
 
     x: (..., time, D) with even D; positions: (time,) or broadcastable to (..., time). The turning is done in fp32 (fp64
-    stays fp64). Raises ValueError for an odd D.
+    stays fp64). scaling: of positions or base, for longer texts. Raises ValueError for an odd D.
     """
     size = x.shape[-1]
     if size % 2:
         raise ValueError(f"rotary: got a head dimension of {size}, expected an even one")
+    if scaling is not None:
+        positions, base = scaling.positions(positions), scaling.base(base, size)
     wide = x.double() if x.dtype == torch.float64 else x.float()
     cos, sin = (turns.to(wide.dtype) for turns in rotary_turns(positions, size, base))
     even, odd = wide[..., 0::2], wide[..., 1::2]

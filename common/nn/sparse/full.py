@@ -17,12 +17,14 @@ class Full(Relative, Kept):
 
     kv_heads: heads of keys and values, as many as heads unless given; 1: multi-query (Shazeer 2019); between: grouped-query
     attention (Ainslie et al. 2023), query head i reads keys and values of head i // (heads / kv_heads). Relative positions
-    are still of each query head. rotary: queries and keys are turned by their positions (Su et al. 2021).
+    are still of each query head. rotary: queries and keys are turned by their positions (Su et al. 2021), which
+    rotary_scaling stretches for texts longer than those of training. Other positions: `common.nn.positioned`.
     """
 
     causal: bool = False
     kv_heads: int | None = None
     rotary: bool = False
+    rotary_scaling: core.RotaryScaling | None = None
 
     extra_tokens = 0
     uses_global = False
@@ -33,6 +35,8 @@ class Full(Relative, Kept):
             raise ValueError(
                 "rotary: got True, expected False with relative=True: one kind of positions for the scores"
             )
+        if self.rotary_scaling is not None and not self.rotary:
+            raise ValueError(f"rotary_scaling: got {self.rotary_scaling}, expected None without rotary=True")
 
     def __call__(self, d_model: int, heads: int, layer: int, layers: int) -> "FullAttention":
         return FullAttention(d_model, heads, self)
@@ -47,17 +51,17 @@ class FullAttention(Layer):
     def __init__(self, d_model: int, heads: int, of: Full) -> None:
         super().__init__(d_model, heads, of, kv_heads=of.kv_heads)
         self.mask: core.Mask = core.Causal() if of.causal else core.Full()
-        self.rotary, self.stored = of.rotary, of.stored
+        self.rotary, self.rotary_scaling, self.stored = of.rotary, of.rotary_scaling, of.stored
         if self.rotary and self.head_dim % 2:
             raise ValueError(f"head_dim: got {self.head_dim}, expected an even one for rotary positions")
 
     def query(self, x: Tensor, w_q: nn.Linear, positions: Tensor) -> Tensor:
         q = super().query(x, w_q, positions)
-        return core.rotary(q, positions) if self.rotary else q
+        return core.rotary(q, positions, scaling=self.rotary_scaling) if self.rotary else q
 
     def key(self, x: Tensor, w_k: nn.Linear, positions: Tensor) -> Tensor:
         k = super().key(x, w_k, positions)
-        return core.rotary(k, positions) if self.rotary else k
+        return core.rotary(k, positions, scaling=self.rotary_scaling) if self.rotary else k
 
     def forward(
         self, x: Tensor, *, real: Tensor | None = None, is_global: Tensor | None = None, stage: int = 0

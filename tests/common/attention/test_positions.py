@@ -1,11 +1,12 @@
 """Biases by distance and rotations against formulas of their own, in Python's numbers."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
-from common.attention import Alibi, T5Bias, alibi_slopes, rotary
+from common.attention import Alibi, RotaryScaling, T5Bias, alibi_slopes, rotary
 from common.attention.positions import t5_bucket
 
 
@@ -171,3 +172,61 @@ def test_rotary_far_from_the_start():
 def test_rotary_of_an_odd_dimension_is_refused():
     with pytest.raises(ValueError, match="rotary: got a head dimension of 7, expected an even one"):
         rotary(torch.randn(5, 7), torch.arange(5))
+
+
+def angles(size: int, position: int, scaling: RotaryScaling | None) -> list[float]:
+    """By which each pair of dimensions turns, between -pi and pi."""
+    turned = rotary(
+        torch.tensor([[1.0, 0.0] * (size // 2)], dtype=torch.float64), torch.tensor([position]), 1e4, scaling
+    )
+    return torch.atan2(turned[0, 1::2], turned[0, 0::2]).tolist()
+
+
+def test_interpolated_positions_are_those_over_the_factor():
+    """Chen et al. 2023, section 2.3: position 6 of twice the length is position 3, and 5 lies between 2 and 3."""
+    x = torch.tensor([[1.0, 0.0, 0.0, 1.0]] * 2)
+    got = rotary(x, torch.tensor([6, 5]), scaling=RotaryScaling("interpolation", 2)).tolist()
+    assert got[0] == pytest.approx([math.cos(3), math.sin(3), -math.sin(0.03), math.cos(0.03)], abs=1e-6)
+    assert got[1] == pytest.approx([math.cos(2.5), math.sin(2.5), -math.sin(0.025), math.cos(0.025)], abs=1e-6)
+    far = rotary(torch.tensor([[1.0, 0.0]]), torch.tensor([4_000_012]), scaling=RotaryScaling("interpolation", 4))
+    assert far[0].tolist() == pytest.approx([math.cos(1_000_003), math.sin(1_000_003)], abs=1e-6)
+
+
+def test_a_larger_base_leaves_the_highest_rate_and_interpolates_the_lowest():
+    """(b s^(D / (D - 2)))^(-2i / D) = b^(-2i / D) s^(-2i / (D - 2)): 1 at i = 0, and at i = D / 2 - 1 the rate over s. D = 8
+    and s = 27: rates 1, 1 / 10, 1 / 100, 1 / 1000 become 1, 1 / 30, 1 / 900, 1 / 27000."""
+    assert angles(8, 1, None) == pytest.approx([1, 1 / 10, 1 / 100, 1 / 1000], rel=1e-12)
+    assert angles(8, 1, RotaryScaling("ntk", 27)) == pytest.approx([1, 1 / 30, 1 / 900, 1 / 27000], rel=1e-12)
+    assert angles(8, 1, RotaryScaling("interpolation", 27)) == pytest.approx(
+        [1 / 27, 1 / 270, 1 / 2700, 1 / 27000], rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", ["interpolation", "ntk"])
+def test_scaled_rotary_scores_know_the_distance_alone_and_a_factor_of_1_changes_nothing(kind: Any):
+    q, k = (torch.randn(1, 16, dtype=torch.float64) for _ in range(2))
+    scaling = RotaryScaling(kind, 3.5)
+
+    def score(m: int, n: int) -> float:
+        turned = (rotary(x, torch.tensor([at]), scaling=scaling) for x, at in ((q, m), (k, n)))
+        return float(torch.stack([*turned]).prod(0).sum())
+
+    assert score(5, 2) == pytest.approx(score(105, 102), abs=1e-9)
+    assert abs(score(5, 2) - score(2, 5)) > 1e-3
+    positions = torch.tensor([7])
+    assert torch.equal(rotary(q, positions, scaling=RotaryScaling(kind, 1)), rotary(q, positions))
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor", "message"),
+    [
+        ("dynamic", 2.0, "rotary scaling: got 'dynamic', expected interpolation or ntk"),
+        ("ntk", 0.5, "rotary scaling: got a factor of 0.5, expected a finite number, 1 or more"),
+        ("interpolation", math.inf, "rotary scaling: got a factor of inf, expected a finite number"),
+        ("interpolation", math.nan, "rotary scaling: got a factor of nan, expected a finite number"),
+        ("ntk", 2.0, "rotary scaling: got a head dimension of 2, expected 4 or more for ntk"),
+    ],
+)
+def test_scaling_that_does_not_fit_is_refused(kind: Any, factor: float, message: str):
+    with pytest.raises(ValueError, match=message):
+        rotary(torch.randn(5, 2), torch.arange(5), scaling=RotaryScaling(kind, factor))

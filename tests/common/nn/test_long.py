@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from common.attention import blocks
 from common.nn.latent import Latent
 from common.nn.long import LanguageModel, MaskedModel
+from common.nn.positioned import Biased, Disentangled, Shaw
 from common.nn.sparse import BigBird, Factory, Full, Local, Windowed
 
 SIZES: tuple[int, ...] = (11, 2, 12, 3, 16)
@@ -19,6 +20,9 @@ CAUSAL: dict[str, Factory] = {
     "loop": Windowed(backend="chunked", window=2, causal=True, implementation="loop"),
     "full": Full(backend="sdpa", causal=True),
     "multi-query": Full(backend="sdpa", causal=True, kv_heads=1, rotary=True),
+    "shaw": Shaw(backend="reference", causal=True, clip=3),
+    "disentangled": Disentangled(backend="chunked", causal=True, clip=3),
+    "t5": Biased(backend="chunked", causal=True, kind="t5"),
     "latent": Latent(backend="chunked", causal=True, latent=5, rotary_dim=4, query_latent=7),
     "local": Local(backend="chunked", block=4, causal=True),
 }
@@ -26,6 +30,11 @@ ENCODERS: dict[str, Factory] = {
     "windowed": Windowed(backend="chunked", window=2, global_attention="separate"),
     "full": Full(backend="sdpa"),
     "multi-query": Full(backend="sdpa", kv_heads=1, rotary=True),
+    "relative": Full(backend="chunked", relative=True),
+    "shaw": Shaw(backend="reference", clip=3),
+    "disentangled": Disentangled(backend="chunked", clip=3),
+    "t5": Biased(backend="chunked", kind="t5"),
+    "alibi": Biased(backend="sdpa", kind="alibi"),
     "latent": Latent(backend="chunked", latent=5, rotary_dim=4),
     "local": Local(backend="chunked", block=4),
     "itc": BigBird(backend="chunked", block=2, global_blocks=1, random_blocks=1, max_length=20),
@@ -175,6 +184,16 @@ def test_neither_padding_nor_neighbours_matter(kind: str) -> None:
     assert together.shape == (3, 13, 11) and together.isfinite().all()
     for b, length in enumerate((13, 6, 1)):
         torch.testing.assert_close(together[b, :length], model(ids[b : b + 1, :length])[0])
+
+
+def test_order_matters_with_positions_alone() -> None:
+    """f(P x) = P f(x) for full attention without positions, and for no kind of them."""
+    ids, order = tokens(1), torch.randperm(13, generator=torch.Generator().manual_seed(0))
+    of_layers = ("multi-query", "relative", "shaw", "disentangled", "t5", "alibi")
+    for kind, positions in [("full", p) for p in ("none", "sinusoidal", "learned")] + [(k, "none") for k in of_layers]:
+        model = masked(kind, positions=positions, max_length=13 if positions == "learned" else None)
+        alike = torch.allclose(model(ids[:, order]), model(ids)[:, order])
+        assert alike == ((kind, positions) == ("full", "none")), (kind, positions)
 
 
 def test_padding_is_worked_out_once_for_all_layers() -> None:

@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from common.attention import RotaryScaling
 from common.attention.cache import Remembered
 from common.nn.latent import Latent
 from common.nn.linear import Elu, Favor
 from common.nn.long import LanguageModel, Memory
+from common.nn.positioned import Biased, Disentangled, Shaw
 from common.nn.sparse import Factory, Full, Local
 
 REMEMBER: dict[str, Factory] = {
@@ -19,6 +21,15 @@ REMEMBER: dict[str, Factory] = {
     "multi-query, relative": Full(backend="chunked", causal=True, kv_heads=1, relative=True),
     "rotary": Full(backend="reference", causal=True, rotary=True),
     "multi-query, rotary": Full(backend="chunked", causal=True, kv_heads=1, rotary=True),
+    "interpolation": Full(
+        backend="reference", causal=True, rotary=True, rotary_scaling=RotaryScaling("interpolation", 4)
+    ),
+    "ntk": Full(backend="reference", causal=True, rotary=True, rotary_scaling=RotaryScaling("ntk", 4)),
+    "shaw": Shaw(backend="reference", causal=True, clip=3),
+    "multi-query, shaw's keys": Shaw(backend="chunked", causal=True, kv_heads=1, clip=3, values=False),
+    "multi-query, disentangled": Disentangled(backend="chunked", causal=True, kv_heads=1, clip=3),
+    "t5": Biased(backend="reference", causal=True, kind="t5", buckets=8),
+    "multi-query, alibi": Biased(backend="chunked", causal=True, kv_heads=1, kind="alibi"),
     "latent": Latent(backend="reference", causal=True, latent=5, rotary_dim=4),
     "latent queries": Latent(backend="chunked", causal=True, latent=5, rotary_dim=4, query_latent=7),
     "elu": Elu(causal=True),

@@ -15,6 +15,7 @@ from tests.mutants.faults import (
     sparse,
     texts,
     transformer,
+    vision,
 )
 
 FAULTS: tuple[Fault, ...] = (
@@ -31,4 +32,5 @@ FAULTS: tuple[Fault, ...] = (
     *luong.FAULTS,
     *sparse.FAULTS,
     *texts.FAULTS,
+    *vision.FAULTS,
 )

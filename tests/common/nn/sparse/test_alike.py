@@ -8,6 +8,7 @@ import torch
 from common.nn.latent import Latent
 from common.nn.linear import Elu, Favor
 from common.nn.linformer import Linformer
+from common.nn.positioned import Biased, Disentangled, Shaw
 from common.nn.sparse import BigBird, Full, Local, Windowed
 from tests.common.nn.sparse.spec import made, texts
 
@@ -20,6 +21,11 @@ LAYERS: dict[str, Any] = {
     "local": Local(backend="chunked", block=4),
     "full": Full(backend="chunked"),
     "grouped, rotary": Full(backend="chunked", kv_heads=1, rotary=True),
+    "shaw": Shaw(backend="reference", clip=3),
+    "shaw, keys alone": Shaw(backend="chunked", clip=3, kv_heads=1, values=False, causal=True),
+    "disentangled": Disentangled(backend="chunked", clip=3),
+    "t5": Biased(backend="chunked", kind="t5"),
+    "alibi": Biased(backend="chunked", kind="alibi", causal=True),
     "latent": Latent(backend="chunked", latent=8, rotary_dim=4, query_latent=8),
     "favor": Favor(features=8),
     "favor, trigonometric": Favor(features=64, kind="trigonometric"),
