@@ -59,32 +59,31 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
                 words = replaced
             else:
                 records = _records(data, examples, chosen, everything, nll, tokens, replaced)
-                metrics |= _score(records, f"{split}.unk_replaced")
-                write_lines(folder / "sentences" / f"{split}.unk_replaced.jsonl", records)
+                metrics |= _kept(records, folder, f"{split}.unk_replaced")
         records = _records(data, examples, chosen, everything, nll, tokens, words)
-        metrics |= _score(records, split)
-        if settings.greedy:
-            metrics |= greedily(module, data, split, settings, folder, nll, tokens)
+        metrics |= _kept(records, folder, split)
         metrics[f"{split}/perplexity"] = perplexity(nll=nll, tokens=tokens).recorded
         if links := score_links(module, data, split):
             link_records, error_rate = links
             metrics[f"{split}/aer"] = error_rate.recorded
             write_lines(folder / "links" / f"{split}.jsonl", link_records)
-        write_lines(folder / "sentences" / f"{split}.jsonl", records)
 
         known = [i for i, record in enumerate(records) if not record["source_unk"] + record["reference_unk"]]
         if known and data.subword is None:  # with subwords every word is known
             chosen_known = translate(module, data, split, settings, keep=known, forbid=(UNK,))
             known_words = [data.target_vocab.decode(hypothesis.tokens) for hypothesis in chosen_known]
             records = _records(data, examples, chosen_known, known, nll, tokens, known_words)
-            metrics |= _score(records, f"{split}.no_unk")
-            write_lines(folder / "sentences" / f"{split}.no_unk.jsonl", records)
+            metrics |= _kept(records, folder, f"{split}.no_unk")
+        if settings.greedy:
+            greedily = translate(module, data, split, settings.model_copy(update={"beam": 1}))
+            greedy_words = [data.target_vocab.decode(hypothesis.tokens) for hypothesis in greedily]
+            records = _records(data, examples, greedily, everything, nll, tokens, greedy_words)
+            metrics |= _kept(records, folder, f"{split}.greedy")
         others = neighbours(examples)
         records = _records(
             data, examples, [chosen[j] for j in others], everything, nll, tokens, [words[j] for j in others]
         )
-        metrics |= _score(records, f"{split}.shuffled")
-        write_lines(folder / "sentences" / f"{split}.shuffled.jsonl", records)
+        metrics |= _kept(records, folder, f"{split}.shuffled")
         if split == settings.splits[0]:
             if any(hypothesis.weights is not None for hypothesis in chosen):
                 (folder / "alignments.json").write_text(
@@ -100,25 +99,6 @@ def evaluate(module: Seq2Seq, data: TranslationData, settings: Decode, folder: P
     }
     dev, _ = sentence_nll(module, data, "dev")
     return Tested(metrics, training_nll(module, data), sum(dev) / len(dev), {"decode": decode})
-
-
-def greedily(
-    module: Seq2Seq,
-    data: TranslationData,
-    split: str,
-    settings: Decode,
-    folder: Path,
-    nll: Sequence[float],
-    tokens: Sequence[int],
-) -> dict[str, dict[str, Any]]:
-    """Corpus scores of the split by greedy search; writes its sentences beside those of the beam search."""
-    examples = data.examples(split)
-    chosen = translate(module, data, split, settings.model_copy(update={"beam": 1}))
-    words = [data.target_vocab.decode(hypothesis.tokens) for hypothesis in chosen]
-    records = _records(data, examples, chosen, range(len(examples)), nll, tokens, words)
-    metrics = _score(records, f"{split}.greedy")
-    write_lines(folder / "sentences" / f"{split}.greedy.jsonl", records)
-    return metrics
 
 
 def check_references(data: TranslationData, splits: Sequence[str]) -> None:
@@ -229,8 +209,8 @@ def _records(
     return records
 
 
-def _score(records: list[dict[str, Any]], name: str) -> dict[str, dict[str, Any]]:
-    """Corpus scores by name; adds every sentence's statistics to its record."""
+def _kept(records: list[dict[str, Any]], folder: Path, name: str) -> dict[str, dict[str, Any]]:
+    """Corpus scores by name; adds every sentence's statistics to its record and writes the records."""
     text = {
         key: [record[key] for record in records]
         for key in ("hypothesis", "reference", "hypothesis_tok", "reference_tok")
@@ -241,6 +221,7 @@ def _score(records: list[dict[str, Any]], name: str) -> dict[str, dict[str, Any]
     for key, score in (("bleu", moses), ("bleu_detok", plain), ("chrf", characters)):
         for record, statistics in zip(records, score.statistics.tolist(), strict=True):
             record[key] = statistics
+    write_lines(folder / "sentences" / f"{name}.jsonl", records)
     return {f"{name}/bleu": moses.recorded, f"{name}/bleu_detok": plain.recorded, f"{name}/chrf": characters.recorded}
 
 

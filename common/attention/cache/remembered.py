@@ -37,9 +37,8 @@ class Remembered:
     def extended(self, keys: Tensor, values: Tensor) -> Self:
         """With those of the next positions, (B, H_kv, T, .)."""
         cache = self.cache
-        full = (
-            self.window is not None and self.held >= 2 * self.window
-        )  # half is dropped at a time: a token moves but once
+        # Half is dropped at a time, so that a token moves but once.
+        full = self.window is not None and self.held >= 2 * self.window
         if full or cache.lengths[0] > self.held:
             cache = self._anew(self.keys, self.values)
         cache.append(keys, values)
