@@ -177,6 +177,12 @@ class Packed(Mask):
         if got != (lq, lk):
             raise ValueError(f"Packed: got segments of {got[0]} queries and {got[1]} keys, expected {lq} and {lk}")
 
+    def dense(self, lq: int, lk: int, device: torch.device | str = "cpu") -> Tensor:
+        """As of all masks, at once: `at` goes sequence by sequence, of which there may be many."""
+        rows, columns = self.queries.to(device)[:, :, None], self.of_keys.to(device)[:, None]
+        seen = (rows == columns) & (rows >= 0)
+        return seen[0] if len(seen) == 1 else seen[:, None]
+
     def allowed(self, i: Tensor, j: Tensor, lq: int, lk: int) -> Tensor:
         rows = self.queries[0].to(i.device)[i.clamp(max=lq - 1)]
         columns = self.of_keys[0].to(j.device)[j.clamp(max=lk - 1)]

@@ -65,19 +65,10 @@ class WindowAttention(GridAttention):
         return height * width * self.window**2
 
 
-@dataclass(frozen=True, eq=False)
-class Regions(core.Packed):
-    """`Packed`, written out at once: the inherited way goes window by window."""
-
-    def dense(self, lq: int, lk: int, device: torch.device | str = "cpu") -> Tensor:
-        of = self.queries.to(device)
-        return (of[:, :, None] == of[:, None])[:, None]
-
-
 @lru_cache(maxsize=32)
-def regions(images: int, height: int, width: int, window: int, down: int, right: int) -> Regions:
+def regions(images: int, height: int, width: int, window: int, down: int, right: int) -> core.Packed:
     """Which windows of figure 4 the pixels of each window of the cyclically shifted image are of: what came from beyond the
     border is not next to the rest. One object for all layers and calls, as such masks are compared by identity."""
     below, beyond = torch.arange(height) >= height - down, torch.arange(width) >= width - right
     of = 2 * below[:, None].long() + beyond.long()
-    return Regions(windows(of[None, ..., None], window)[..., 0].repeat(images, 1))
+    return core.Packed(windows(of[None, ..., None], window)[..., 0].repeat(images, 1))
