@@ -129,7 +129,7 @@ $(PEERS): requirements-peers.lock requirements.lock
 	.venv-peers/bin/python $(INSTALL) --no-deps -r requirements-peers.lock
 	@touch $@
 
-bench-peers: $(PEERS)  ## other projects beside ours, in an environment of its own, .venv-peers; ROW=joeynmt,longformer,performer,generate chooses
+bench-peers: $(PEERS)  ## other projects beside ours, in an environment of its own, .venv-peers; ROW=joeynmt,longformer,performer,generate,attention_interface chooses
 	@.venv-peers/bin/python -m reproductions.peers $(subst $(comma), ,$(ROW))
 
 bench-attention: $(READY)  ## times and memory of attention by backend, mask and length, in one JSON file

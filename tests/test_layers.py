@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "common.report": ("common.naming",),
     "common.optim": (),
     "common.nn": ("common.attention",),
+    "common.adapters": ("common.attention", "common.nn"),
     "common.bench": ("common.attention",),
     "common.lit": ("common.nn", "common.decode", "common.metrics", "common.optim", "data.batch", "data.token_batch"),
     "common.callbacks": (
@@ -38,6 +39,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 COMMANDS = ("tasks", "peers")
 """Folders of reproductions that are no paper's."""
+
+GUIDE = "field_guide"
+"""Speaks of what all papers claim, and so may read their models."""
 
 TRAINING = ("reproductions/train.py", "reproductions/job.py", "reproductions/log_wandb.py")
 
@@ -183,7 +187,8 @@ def refused(module: str, part: str | None, i: Import) -> str | None:
             return f"{part or module} may import {', '.join(MAY_IMPORT.get(part or '', ())) or 'nothing of ours'}"
         paper, other = (name.split(".")[1:2] for name in (module, i.name))
         of_paper = module.count(".") > 1 and paper[0] not in COMMANDS
-        if top == part == "reproductions" and of_paper and other and other != paper:
+        reads = paper == [GUIDE] and other and other[0] not in COMMANDS
+        if top == part == "reproductions" and of_paper and other and other != paper and not reads:
             return "a paper imports nothing of another paper, nor of the commands"
     if top in ONLY_IN and not matches(i.file, ONLY_IN[top]):
         return f"only {', '.join(ONLY_IN[top]) or 'nobody'} may"

@@ -1,5 +1,6 @@
 """Transformers for long texts, over any of the layers of `common.nn.sparse` (Beltagy et al. 2020; Zaheer et al. 2020)."""
 
+from functools import partial
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 import torch
@@ -65,7 +66,14 @@ class Trunk(nn.Module):
         settings = BlockSettings(
             d_model=d_model,
             heads=heads,
-            d_ff=matched_d_ff(match, d_model, d_ff, [lambda: attention(d_model, heads, 0, layers)], 1, activation),
+            d_ff=matched_d_ff(
+                match,
+                d_model,
+                d_ff,
+                [partial(attention, d_model, heads, n, layers) for n in range(layers)],
+                layers,
+                activation,
+            ),
             backend=attention.backend,
             norm=norm,
             activation=activation,

@@ -1,4 +1,4 @@
-"""python -m reproductions.peers [joeynmt] [longformer] [performer] [generate]: what is named, or all.
+"""python -m reproductions.peers [joeynmt] [longformer] [performer] [generate] [attention_interface]: what is named, or all.
 
 Runs in an environment of its own, .venv-peers, whose Python has the peers and torch but not all that this project needs.
 """
@@ -6,13 +6,14 @@ Runs in an environment of its own, .venv-peers, whose Python has the peers and t
 import sys
 from collections.abc import Sequence
 
-from reproductions.peers import generate, joeynmt, longformer, performer
+from reproductions.peers import attention_interface, generate, joeynmt, longformer, performer
 
 PEERS = {
     "joeynmt": joeynmt.main,
     "longformer": longformer.main,
     "performer": performer.main,
     "generate": generate.main,
+    "attention_interface": attention_interface.main,
 }
 
 

@@ -7,12 +7,13 @@ import pytest
 import torch
 from hydra.utils import instantiate
 
+from common.bench.depth import longest, shortest
 from common.nn.encoder_decoder import Transformer
 from reproductions.bahdanau.model import RNNSearch
 from reproductions.bench import configured
 from reproductions.compose import job
 from reproductions.dry_run import build
-from reproductions.transformer.layers import Layers, flops_of, longest, shortest
+from reproductions.transformer.layers import Layers, flops_of
 from reproductions.transformer.sizes import Sizes
 from reproductions.transformer.throughput import Throughput
 
