@@ -109,17 +109,12 @@ class Scale(Section):
     name: str
 
 
-class Diversity(Section):
-    what: Literal["subspaces", "positions", "outputs"]
-    weight: float = Field(gt=0)
-
-
 class Optim(Section):
     optimizer: dict[str, Any]
     schedule: dict[str, Any]
     clip_norm: float = Field(gt=0)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
-    diversity: Diversity | None = None
+    penalty: dict[str, Any] | None = None
 
 
 class Paths(Section):

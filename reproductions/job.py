@@ -66,7 +66,7 @@ def as_module(model: nn.Module, config: Config, *, total: int, dev: int) -> Trai
         dev_items=dev,
         seed=config["seed"],
         label_smoothing=optim.get("label_smoothing", 0.0),
-        diversity=optim.get("diversity"),
+        penalty=instantiate(optim.get("penalty")),
     )
 
 

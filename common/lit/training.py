@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, TypedDict
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from pytorch_lightning import LightningModule
@@ -14,7 +15,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from common.metrics.token_loss import TokenLoss
-from common.nn.diversity import What, penalty, watched
 from common.nn.shards import whole
 
 
@@ -22,11 +22,8 @@ class Diverged(RuntimeError):
     """The loss or its gradient is no longer finite."""
 
 
-class Diversity(TypedDict):
-    """weight: lambda, of what is added to the loss of a target so that heads differ in `what` (`common.nn.diversity`)."""
-
-    what: What
-    weight: float
+Penalty = Callable[[nn.Module], AbstractContextManager[Callable[[], Tensor]]]
+"""Of a model, within which it is called once: what its call adds to the loss of each target, ()."""
 
 
 class Trained(LightningModule):
@@ -50,12 +47,12 @@ class Trained(LightningModule):
         dev_items: int,
         seed: int,
         label_smoothing: float = 0.0,
-        diversity: Diversity | None = None,
+        penalty: Penalty | None = None,
     ) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing: got {label_smoothing}, expected from 0 to below 1")
-        self.label_smoothing, self.diversity = label_smoothing, diversity
+        self.label_smoothing, self.penalty = label_smoothing, penalty
         self.model = model
         self.optimizer, self.schedule = optimizer, schedule
         self.total_updates, self.clip_norm, self.seed = total_updates, clip_norm, seed
@@ -81,11 +78,11 @@ class Trained(LightningModule):
 
     def losses(self, batch: Any) -> tuple[Tensor, Tensor]:
         """What training minimises and the nll, each (N,)."""
-        if self.diversity is None:
+        if self.penalty is None:
             return self.likelihood(batch)
-        with watched(self.model, self.diversity["what"]) as found:
+        with self.penalty(self.model) as added:
             loss, nll = self.likelihood(batch)
-        return loss + self.diversity["weight"] * penalty(self.diversity["what"], found), nll
+            return loss + added(), nll
 
     def likelihood(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The nll with label smoothing and without, each (N,)."""

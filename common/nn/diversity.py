@@ -10,8 +10,9 @@ computed in fp32, fp64 where it is given. Matrices (H, H) are means over the rea
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -148,6 +149,26 @@ def penalty(what: What, found: Sequence[Watched]) -> Tensor:
     if not found:
         raise ValueError("found: got no layers, expected those of a call within `watched`")
     return -torch.stack([disagreement(what, *of_layer) for of_layer in found]).mean()
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """`optim.penalty`: lambda = weight times `penalty` is added to the loss of each target (Li et al. 2018).
+
+    Raises ValueError for a weight that is not positive, and as `watched` does.
+    """
+
+    what: What
+    weight: float
+
+    def __post_init__(self) -> None:
+        if self.weight <= 0:
+            raise ValueError(f"weight: got {self.weight}, expected more than 0")
+
+    @contextmanager
+    def __call__(self, model: nn.Module) -> Iterator[Callable[[], Tensor]]:
+        with watched(model, self.what) as found:
+            yield lambda: self.weight * penalty(self.what, found)
 
 
 def _shows(part: nn.Module, what: What) -> bool:

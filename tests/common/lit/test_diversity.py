@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from common.lit.text import LanguageModel
+from common.nn.diversity import Diversity
 from common.nn.long import LanguageModel as Model
 from common.nn.sparse import Full
 from common.optim import constant
@@ -38,7 +39,7 @@ def mean_cosine(heads: Tensor) -> Tensor:
 
 
 def test_the_penalty_is_the_mean_cosine_of_the_heads() -> None:
-    plain, made = module(), module(diversity={"what": "outputs", "weight": 0.25})
+    plain, made = module(), module(penalty=Diversity("outputs", 0.25))
     given: list[Tensor] = []
     for block in plain.model.trunk.blocks:  # type: ignore[union-attr]
         block.attention.w_o.register_forward_pre_hook(
@@ -52,7 +53,7 @@ def test_the_penalty_is_the_mean_cosine_of_the_heads() -> None:
 
 
 def test_its_gradient_makes_heads_less_alike() -> None:
-    made = module(diversity={"what": "outputs", "weight": 1.0})
+    made = module(penalty=Diversity("outputs", 1.0))
 
     def penalty() -> Tensor:
         loss, nll = made.losses(batch())
@@ -69,6 +70,11 @@ def test_its_gradient_makes_heads_less_alike() -> None:
 
 
 def test_no_layer_to_watch() -> None:
-    made = module(diversity={"what": "something", "weight": 1.0})
+    made = module(penalty=Diversity("something", 1.0))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="what: got 'something', expected one of subspaces, positions, outputs"):
         made.losses(batch())
+
+
+def test_a_weight_that_adds_nothing() -> None:
+    with pytest.raises(ValueError, match="weight: got 0, expected more than 0"):
+        Diversity("outputs", 0)
