@@ -7,8 +7,9 @@ import yaml
 from common.report.claims import load_claims
 from common.report.published import load_published
 from reproductions.compose import CONF
-from reproductions.field_guide.exact import Exact, run, samples, scores
+from reproductions.field_guide.exact import Exact, mapped, run, samples, scores
 from reproductions.field_guide.exact.value import Unavailable, about, at_least, at_most, same, true
+from reproductions.field_guide.map import page
 
 PACKAGE = CONF.parent / "reproductions" / "field_guide"
 CHECKS: dict[str, str] = yaml.safe_load((CONF / "bench" / "field_guide.yaml").read_text())["parts"]["exact"]["checks"]
@@ -68,6 +69,27 @@ def test_every_statement_has_a_check_a_row_and_a_claim() -> None:
     assert {claim.id for claim in claims.claims} == set(CHECKS) == {row.id for row in published.table("exact").rows}
     said = {row.id: row.values["claim"] for row in published.table("exact").rows}
     assert {claim.id: claim.claim for claim in claims.claims} == said
+
+
+def test_the_map_is_that_of_the_code() -> None:
+    assert (PACKAGE / "MAP.md").read_text(encoding="utf-8") == page()
+
+
+def test_visible_and_power_of_layers_that_are_known() -> None:
+    """A mean over all, over the past, over a neighbourhood; products of n, of n with n."""
+    x = torch.randn(1, 8, mapped.D, dtype=torch.float64)
+    i, j = torch.arange(8)[:, None], torch.arange(8)
+    for seen, expected in (
+        (torch.ones(8, 8), "full"),
+        ((j <= i).double(), "causal"),
+        (((i - j).abs() <= 1).double(), "sparse"),
+        (((i - j).abs() <= 1).double().tril(), "sparse, causal"),
+    ):
+        assert mapped.visible(lambda x, seen=seen: seen.double() @ x, x) == expected
+    weight = torch.zeros(mapped.D, mapped.D, dtype=torch.float64)
+    assert mapped.power(lambda x: x @ weight) == 1.0
+    assert mapped.power(lambda x: x @ x.mT @ x) == 2.0
+    assert mapped.power(lambda x: x @ weight + x @ x.mT @ x) == pytest.approx(2.0)
 
 
 def test_values() -> None:
