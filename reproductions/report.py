@@ -85,7 +85,7 @@ def make_report(
     folder = root / "reproductions" / paper
     published = load_published(folder / "published.yaml")
     claims = load_claims(folder / "claims.yaml", published)
-    results = load_results(runs, paper, scale, source_hash)
+    results = load_results(runs, paper, scale, source_hash, published.rows_elsewhere)
     if again:
         from reproductions.rescore import rescore  # sacreBLEU: no other report waits for it
 

@@ -123,6 +123,11 @@ class Published:
             raise self._error(place, f"expected a number, got {value!r}; numbers of this row: {', '.join(numbers)}")
         return value
 
+    @property
+    def rows_elsewhere(self) -> list[str]:
+        """Rows that are another paper's, named `<paper>/<row>`."""
+        return list(dict.fromkeys(row.id for table in self.tables for row in table.rows if "/" in row.id))
+
     def has_row(self, row_id: str) -> bool:
         """Whether any table has that row."""
         return any(table.row(row_id) for table in self.tables)

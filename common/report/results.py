@@ -174,10 +174,11 @@ def read_config(folder: Path) -> Mapping[str, Any]:
     return load_yaml(file).data if file.is_file() else {}
 
 
-def load_results(runs: Path, paper: str, scale: str, source_hash: SourceHash) -> Results:
+def load_results(runs: Path, paper: str, scale: str, source_hash: SourceHash, elsewhere: Iterable[str] = ()) -> Results:
     """Read every run of a paper at a scale. `source_hash(config)` is that of the present code: with another one, stale.
 
-    An absent folder gives no rows. Raises ValueError for a result.json that breaks the format.
+    elsewhere: rows of other papers, `<paper>/<row>`, which are read as well and keep that name. An absent folder gives no
+    rows. Raises ValueError for a result.json that breaks the format.
     """
     folder = runs / paper / scale
     loaded: list[Run] = []
@@ -188,7 +189,19 @@ def load_results(runs: Path, paper: str, scale: str, source_hash: SourceHash) ->
                 loaded.append(read_run(path, paper, scale, source_hash))
             else:
                 unfinished.append(path.name)
-    return Results(paper, scale, folder, _group(loaded), tuple(unfinished))
+    rows = _group(loaded) | _rows_elsewhere(runs, scale, source_hash, elsewhere)
+    return Results(paper, scale, folder, rows, tuple(unfinished))
+
+
+def _rows_elsewhere(runs: Path, scale: str, source_hash: SourceHash, names: Iterable[str]) -> dict[str, Row]:
+    """Those that have runs, under their full names."""
+    found: dict[str, Row] = {}
+    asked = [(name, *name.split("/")) for name in names]
+    for paper in dict.fromkeys(paper for _, paper, _ in asked):
+        rows = load_results(runs, paper, scale, source_hash).rows
+        for name, _, row in (each for each in asked if each[1] == paper and each[2] in rows):
+            found[name] = Row(name, tuple(replace(run, row=name) for run in rows[row].runs))
+    return found
 
 
 def _group(runs: Iterable[Run]) -> dict[str, Row]:
