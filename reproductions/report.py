@@ -27,7 +27,7 @@ from common.report.render.markdown import markdown
 from common.report.render.page import page
 from common.report.render.readme import insert_results
 from common.report.render.terminal import terminal
-from common.report.results import SourceHash, load_results
+from common.report.results import SourceHash, load_results, of_another_paper
 from common.report.schema import near
 from common.report.views import Report
 
@@ -85,7 +85,7 @@ def make_report(
     folder = root / "reproductions" / paper
     published = load_published(folder / "published.yaml")
     claims = load_claims(folder / "claims.yaml", published)
-    results = load_results(runs, paper, scale, source_hash, published.rows_elsewhere)
+    results = load_results(runs, paper, scale, source_hash, published.rows_of_others)
     if again:
         from reproductions.rescore import rescore  # sacreBLEU: no other report waits for it
 
@@ -149,7 +149,8 @@ def git_state(root: Path) -> GitState:
 
 
 def refusals(report: Report, state: GitState) -> list[str]:
-    """Why the results may not be tracked; empty where they may. Ablation lines are the user's own and do not count."""
+    """Why the results may not be tracked; empty where they may. Ablation lines are the user's own and do not count; rows of
+    other packages may be of older sources, as their own results may."""
     reasons = [f"uncommitted change: {name}" for name in state.changed]
     runs = [run for row in report.results.papers for run in row.runs]
     absent = [
@@ -162,7 +163,9 @@ def refusals(report: Report, state: GitState) -> list[str]:
         commit = run.field("git_commit")
         if not run.ok:
             reasons.append(f"{run.folder.name}: failed: {run.error}")
-        elif run.stale:
+        elif run.stale and not of_another_paper(
+            run.row
+        ):  # of another package's results, whose commit stands beside them
             reasons.append(f"{run.folder.name}: made by another version of the sources: run it again")
         elif run.field("git_dirty"):
             reasons.append(f"{run.folder.name}: made with uncommitted changes")

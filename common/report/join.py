@@ -12,7 +12,7 @@ from common.report.figures import alignment_views, heads_views, learning_curves,
 from common.report.measured_tables import missing_runs, quantity_view
 from common.report.measures import Measure
 from common.report.published import Published, Table
-from common.report.results import Results, Run
+from common.report.results import Results, Run, of_another_paper
 from common.report.stats import RESAMPLES
 from common.report.tables import ablations_view, note, recorded_mismatches, scorers_view, table_view
 from common.report.views import Report, RunView
@@ -115,7 +115,11 @@ def mixed_data(published: Published, results: Results, ablations: bool = True) -
     """Tables whose rows (and the lines that a user added to them) were run on different data: checksums -> titles."""
     mixed: dict[str, str] = {}
     for table in published.tables:
-        rows = [row for row in results.rows.values() if table.row(row.base or row.id) and (ablations or not row.base)]
+        rows = [
+            row
+            for row in results.rows.values()
+            if table.row(row.base or row.id) and (ablations or not row.base) and not of_another_paper(row.id)
+        ]
         found = {run.text_checksum for row in rows for run in row.ok} - {None}  # a measured row may have none
         if len(found) > 1:
             checksums = ", ".join(sorted(found))

@@ -124,7 +124,7 @@ class Published:
         return value
 
     @property
-    def rows_elsewhere(self) -> list[str]:
+    def rows_of_others(self) -> list[str]:
         """Rows that are another paper's, named `<paper>/<row>`."""
         return list(dict.fromkeys(row.id for table in self.tables for row in table.rows if "/" in row.id))
 

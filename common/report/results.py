@@ -174,10 +174,10 @@ def read_config(folder: Path) -> Mapping[str, Any]:
     return load_yaml(file).data if file.is_file() else {}
 
 
-def load_results(runs: Path, paper: str, scale: str, source_hash: SourceHash, elsewhere: Iterable[str] = ()) -> Results:
+def load_results(runs: Path, paper: str, scale: str, source_hash: SourceHash, others: Iterable[str] = ()) -> Results:
     """Read every run of a paper at a scale. `source_hash(config)` is that of the present code: with another one, stale.
 
-    elsewhere: rows of other papers, `<paper>/<row>`, which are read as well and keep that name. An absent folder gives no
+    others: rows of other papers, `<paper>/<row>`, which are read as well and keep that name. An absent folder gives no
     rows. Raises ValueError for a result.json that breaks the format.
     """
     folder = runs / paper / scale
@@ -189,11 +189,16 @@ def load_results(runs: Path, paper: str, scale: str, source_hash: SourceHash, el
                 loaded.append(read_run(path, paper, scale, source_hash))
             else:
                 unfinished.append(path.name)
-    rows = _group(loaded) | _rows_elsewhere(runs, scale, source_hash, elsewhere)
+    rows = _group(loaded) | _rows_of_others(runs, scale, source_hash, others)
     return Results(paper, scale, folder, rows, tuple(unfinished))
 
 
-def _rows_elsewhere(runs: Path, scale: str, source_hash: SourceHash, names: Iterable[str]) -> dict[str, Row]:
+def of_another_paper(row: str) -> bool:
+    """Whether a row is another paper's."""
+    return "/" in row
+
+
+def _rows_of_others(runs: Path, scale: str, source_hash: SourceHash, names: Iterable[str]) -> dict[str, Row]:
     """Those that have runs, under their full names."""
     found: dict[str, Row] = {}
     asked = [(name, *name.split("/")) for name in names]

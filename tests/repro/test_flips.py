@@ -33,8 +33,8 @@ class Place:
 
 
 def record(place: Place, row: str) -> Path:
-    *elsewhere, row = row.split("/")
-    paper = elsewhere[0] if elsewhere else place.paper
+    *others, row = row.split("/")
+    paper = others[0] if others else place.paper
     run = place.folder / paper / place.scale / f"{row}-s1"
     run.mkdir(parents=True, exist_ok=True)
     facts = {
@@ -163,8 +163,8 @@ def planted_here(claim: Claim) -> bool:
 
 def verdict(place: Place, claim: Claim, effect: float) -> str:
     plant(place, claim, effect)
-    elsewhere = PUBLISHED[place.paper].rows_elsewhere
-    found = load_results(place.folder, place.paper, place.scale, lambda config: "now", elsewhere)
+    others = PUBLISHED[place.paper].rows_of_others
+    found = load_results(place.folder, place.paper, place.scale, lambda config: "now", others)
     return next(o.verdict for o in evaluate(CLAIMS[place.paper], found, resamples=300) if o.claim is claim)
 
 

@@ -74,7 +74,7 @@ def test_every_statement_has_a_check_a_row_and_a_claim() -> None:
 
 def test_other_statements_read_rows_that_other_packages_have() -> None:
     published = load_published(PACKAGE / "published.yaml")
-    for name in published.rows_elsewhere:
+    for name in published.rows_of_others:
         paper, row = name.split("/")
         assert load_published(PACKAGE.parent / paper / "published.yaml").has_row(row), name
 

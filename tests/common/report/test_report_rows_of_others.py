@@ -1,9 +1,12 @@
 """Rows of other papers, read under their full names."""
 
 import json
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from common.report.results import load_results
+from reproductions.report import GitState, refusals
 
 
 def record(root: Path, paper: str, row: str, seed: int) -> None:
@@ -29,3 +32,20 @@ def test_rows_of_two_papers_with_the_same_name(tmp_path: Path) -> None:
     assert {run.row for run in found.rows["first/base"].runs} == {"first/base"}
     assert found.papers == list(found.rows.values())  # none is taken for an ablation
     assert [name for name in load_results(tmp_path, "mine", "small", lambda config: "now").rows] == ["base"]
+
+
+def test_they_may_be_of_older_sources_and_other_data(tmp_path: Path) -> None:
+    """As the results of their own package may: the commit stands beside them. The paper's own rows may not."""
+    record(tmp_path, "first", "base", 1)
+    record(tmp_path, "mine", "row", 1)
+    other = json.loads((tmp_path / "mine/small/row-s1/result.json").read_text()) | {"data_checksum": "another"}
+    (tmp_path / "mine/small/row-s1/result.json").write_text(json.dumps(other))
+
+    def reasons(current: str) -> list[str]:
+        results = load_results(tmp_path, "mine", "small", lambda config: current, ["first/base"])
+        table = Namespace(rows=[Namespace(id="row", not_run=None)], row=lambda name: name, title="both")
+        report: Any = Namespace(results=results, published=Namespace(tables=[table]))
+        return refusals(report, GitState((), lambda commit: True))
+
+    assert reasons("now") == []
+    assert reasons("moved") == ["row-s1: made by another version of the sources: run it again"]
