@@ -21,13 +21,13 @@ from common.report.claims import load_claims
 from common.report.elsewhere import load_benches
 from common.report.join import build_report, mixed_data
 from common.report.measures import SCALES
-from common.report.published import load_published
+from common.report.published import load_published, of_another_paper
 from common.report.render.long_csv import long_csv
 from common.report.render.markdown import markdown
 from common.report.render.page import page
 from common.report.render.readme import insert_results
 from common.report.render.terminal import terminal
-from common.report.results import SourceHash, load_results, of_another_paper
+from common.report.results import SourceHash, load_results
 from common.report.schema import near
 from common.report.views import Report
 
@@ -163,9 +163,7 @@ def refusals(report: Report, state: GitState) -> list[str]:
         commit = run.field("git_commit")
         if not run.ok:
             reasons.append(f"{run.folder.name}: failed: {run.error}")
-        elif run.stale and not of_another_paper(
-            run.row
-        ):  # of another package's results, whose commit stands beside them
+        elif run.stale and not of_another_paper(run.row):
             reasons.append(f"{run.folder.name}: made by another version of the sources: run it again")
         elif run.field("git_dirty"):
             reasons.append(f"{run.folder.name}: made with uncommitted changes")

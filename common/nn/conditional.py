@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from common import attention as core
 from common.attention.cache import Remembered
-from common.nn.hybrid import following
 from common.nn.sparse.full import Full, FullAttention
 from common.nn.sparse.layer import among, without_padding
 
@@ -150,7 +149,7 @@ class GatedAttention(FullAttention):
         """Keys and values pass no gradient on: this is for decoding."""
         if not isinstance(self.mask, core.Causal):
             return super().step(x, memory)
-        q, after = following(self, x, memory, self.remembered)
+        q, after = self.following(x, memory, self.remembered)
         return self.merge(self.seen(q, after.keys, after.values, None, self.gates(x, None))), after
 
 

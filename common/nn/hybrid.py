@@ -4,7 +4,6 @@ the window that writes a text token by token."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from common import attention as core
@@ -92,17 +91,5 @@ class SlidingAttention(FullAttention):
 
     def step(self, x: Tensor, memory: Remembered | None) -> tuple[Tensor, Remembered]:
         """Keys and values pass no gradient on: this is for decoding."""
-        q, after = following(self, x, memory, self.window + 1)
+        q, after = self.following(x, memory, self.window + 1)
         return self.merge(self.attend(q, after.keys, after.values, core.Full())), after
-
-
-def following(
-    layer: FullAttention, x: Tensor, memory: Remembered | None, window: int | None
-) -> tuple[Tensor, Remembered]:
-    """The query of the next position, (B, H, 1, .), and the keys and values up to its own. x: (B, 1, d_model); window: how
-    many are kept at most, None: all."""
-    place = torch.tensor([0 if memory is None else memory.seen], device=x.device)
-    q, k, v = layer.query(x, layer.w_q, place), layer.key(x, layer.w_k, place), layer.split(layer.w_v(x))
-    if memory is None:
-        memory = Remembered.nothing(layer.cache_shape(k.dtype), len(x), x.device, window=window)
-    return q, memory.extended(k, v)

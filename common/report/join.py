@@ -11,8 +11,8 @@ from common.report.facts import fact_text
 from common.report.figures import alignment_views, heads_views, learning_curves, length_view
 from common.report.measured_tables import missing_runs, quantity_view
 from common.report.measures import Measure
-from common.report.published import Published, Table
-from common.report.results import Results, Run, of_another_paper
+from common.report.published import Published, Table, of_another_paper
+from common.report.results import Results, Run
 from common.report.stats import RESAMPLES
 from common.report.tables import ablations_view, note, recorded_mismatches, scorers_view, table_view
 from common.report.views import Report, RunView

@@ -126,7 +126,7 @@ class Published:
     @property
     def rows_of_others(self) -> list[str]:
         """Rows that are another paper's, named `<paper>/<row>`."""
-        return list(dict.fromkeys(row.id for table in self.tables for row in table.rows if "/" in row.id))
+        return list(dict.fromkeys(row.id for table in self.tables for row in table.rows if of_another_paper(row.id)))
 
     def has_row(self, row_id: str) -> bool:
         """Whether any table has that row."""
@@ -134,6 +134,11 @@ class Published:
 
     def _error(self, place: str, message: str) -> ValueError:
         return ValueError(f"{self.file}: {place}: {message}")
+
+
+def of_another_paper(row: str) -> bool:
+    """Whether a row is another paper's, `<paper>/<row>`."""
+    return "/" in row
 
 
 def load_published(path: Path) -> Published:

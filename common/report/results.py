@@ -193,11 +193,6 @@ def load_results(runs: Path, paper: str, scale: str, source_hash: SourceHash, ot
     return Results(paper, scale, folder, rows, tuple(unfinished))
 
 
-def of_another_paper(row: str) -> bool:
-    """Whether a row is another paper's."""
-    return "/" in row
-
-
 def _rows_of_others(runs: Path, scale: str, source_hash: SourceHash, names: Iterable[str]) -> dict[str, Row]:
     """Those that have runs, under their full names."""
     found: dict[str, Row] = {}

@@ -75,10 +75,15 @@ class FullAttention(Layer):
         """Keys and values pass no gradient on: this is for decoding."""
         if not isinstance(self.mask, core.Causal):
             return super().step(x, memory)
+        q, after = self.following(x, memory)
+        return self.merge(self.attend(q, after.keys, after.values, core.Full())), after
+
+    def following(self, x: Tensor, memory: Remembered | None, window: int | None = None) -> tuple[Tensor, Remembered]:
+        """The query of the next position, (B, H, 1, .), and the keys and values up to its own. x: (B, 1, d_model); window: how
+        many are kept at most, None: all."""
         place = torch.tensor([0 if memory is None else memory.seen], device=x.device)
         q, k, v = self.query(x, self.w_q, place), self.key(x, self.w_k, place), self.split(self.w_v(x))
-        after = extended(memory, self.cache_shape(k.dtype), k, v)
-        return self.merge(self.attend(q, after.keys, after.values, core.Full())), after
+        return q, extended(memory, self.cache_shape(k.dtype), k, v, window)
 
     def cache_shape(self, dtype: torch.dtype) -> CacheShape:
         """What `step` keeps of a token, keys and values being computed in `dtype`: 2 kv_heads head_dim numbers, and of

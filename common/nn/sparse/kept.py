@@ -33,8 +33,11 @@ class Kept(Settings):
         return DTYPES[self.cache]
 
 
-def extended(memory: Remembered | None, shape: CacheShape, keys: Tensor, values: Tensor) -> Remembered:
-    """memory, None: of no position yet, with those of the next positions, (B, H_kv, T, .) as `shape` has them."""
+def extended(
+    memory: Remembered | None, shape: CacheShape, keys: Tensor, values: Tensor, window: int | None = None
+) -> Remembered:
+    """memory, None: of no position yet, with those of the next positions, (B, H_kv, T, .) as `shape` has them. window: how
+    many are kept at most, None: all."""
     if memory is None:
-        memory = Remembered.nothing(shape, len(keys), keys.device)
+        memory = Remembered.nothing(shape, len(keys), keys.device, window=window)
     return memory.extended(keys, values)

@@ -7,7 +7,7 @@ from math import exp, log, sqrt
 import torch
 from torch import Generator, Tensor, autograd, nn
 
-from common.attention import BACKENDS, Attended, Full, additive_attention, attention, unsupported
+from common.attention import BACKENDS, Attended, Full, Mask, additive_attention, attention, unsupported
 from common.attention.request import Request
 from common.attention.scores import (
     additive_score,
@@ -26,19 +26,20 @@ from reproductions.luong.model import Luong
 EXACT = 1e-12
 ROUNDING = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 DEEP = torch.float64
+FULL = Full()
 
 
 def drawn(draw: Generator, *shape: int, dtype: torch.dtype = DEEP) -> Tensor:
     return torch.randn(shape, generator=draw, dtype=DEEP).to(dtype)
 
 
-def usable(q: Tensor, k: Tensor, v: Tensor) -> list[str]:
-    """The backends that compute plain attention on these here, without the one that compiles for each shape."""
-    return [name for name in able(q, k, v) if name != "flex"]
+def usable(q: Tensor, k: Tensor, v: Tensor, mask: Mask = FULL) -> list[str]:
+    """The backends that compute this attention here, without the one that compiles for each shape."""
+    return [name for name in able(q, k, v, mask) if name != "flex"]
 
 
-def able(q: Tensor, k: Tensor, v: Tensor) -> list[str]:
-    request = Request(q, k, v, Full(), None, q.shape[-1] ** -0.5, 0.0, 0, False, False)
+def able(q: Tensor, k: Tensor, v: Tensor, mask: Mask = FULL) -> list[str]:
+    request = Request(q, k, v, mask, None, q.shape[-1] ** -0.5, 0.0, 0, False, False)
     return [name for name in BACKENDS if unsupported(request, name) is None]
 
 

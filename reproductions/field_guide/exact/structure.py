@@ -6,8 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Generator, Tensor, autograd
 
-from common.attention import BACKENDS, Causal, Full, Mask, Window, attention, unsupported
-from common.attention.request import Request
+from common.attention import Causal, Full, Mask, Window, attention
 from common.attention.scores import dot_score, masked_softmax
 from common.bench import count_flops
 from common.nn.classifier import Classifier
@@ -15,7 +14,7 @@ from common.nn.decoder import DecoderBlock
 from common.nn.encoder_decoder import Transformer
 from common.nn.multihead import MultiHead
 from common.nn.sparse import Full as FullKind
-from reproductions.field_guide.exact.scores import DEEP, EXACT, drawn, usable
+from reproductions.field_guide.exact.scores import DEEP, EXACT, able, drawn, usable
 from reproductions.field_guide.exact.value import Value, about, at_least, at_most, same, true
 
 MASKS: dict[str, Mask] = {"full": Full(), "causal": Causal(), "sparse": Window(1, 1)}
@@ -135,10 +134,8 @@ def sublayers(draw: Generator) -> Iterator[Value]:
 
 def causal(draw: Generator) -> Iterator[Value]:
     """A34, the exact half: the derivative of output i by input j is 0 for j > i, on every backend that has one."""
-    for backend in BACKENDS:
-        q, k, v = (drawn(draw, 1, 1, 6, 4).requires_grad_() for _ in range(3))
-        if unsupported(Request(q, k, v, Causal(), None, 0.5, 0.0, 0, False, False), backend):
-            continue
+    q, k, v = (drawn(draw, 1, 1, 6, 4).requires_grad_() for _ in range(3))
+    for backend in able(q, k, v, Causal()):
         out = attention(q, k, v, mask=Causal(), backend=backend)[0, 0]
         early, late = 0.0, []
         for i in range(6):

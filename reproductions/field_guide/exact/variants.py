@@ -11,11 +11,13 @@ from common.attention.features import elu
 from common.attention.linear import linear_attention
 from common.attention.request import DTYPES, Request
 from common.bench import count_flops
+from common.bench.contestants import Plain
 from common.bench.depth import longest
 from common.nn.lstm import StackedLSTM
 from common.nn.vision import Axial
 from reproductions.field_guide.exact.scores import EXACT, drawn, usable
 from reproductions.field_guide.exact.value import Value, about, at_least, at_most, same, true
+from reproductions.flash_attention.exactness import OUTPUTS, gradients
 
 
 def patterns(draw: Generator) -> Iterator[Value]:
@@ -33,10 +35,8 @@ def patterns(draw: Generator) -> Iterator[Value]:
     for name, mask in masks.items():
         seen = torch.stack([mask.at(0, head).dense(16, 16) for head in range(2)])
         dense = ((q @ k.mT) / 2).masked_fill(~seen, -torch.inf).softmax(-1) @ v
-        for backend in usable(q, k, v):
-            request = Request(q, k, v, mask, None, 0.5, 0.0, 0, False, False)
-            if unsupported(request, backend) is None:
-                yield same(f"{name}, {backend}", attention(q, k, v, mask=mask, backend=backend), dense, EXACT)
+        for backend in usable(q, k, v, mask):
+            yield same(f"{name}, {backend}", attention(q, k, v, mask=mask, backend=backend), dense, EXACT)
     seen = masks["window"].dense(16, 16)
     yield about("pairs of a window of 2 on each side", int(seen.sum()), 16 * 5 - 2 * (2 + 1))
     yield true(
@@ -94,23 +94,12 @@ def exact_flash(draw: Generator) -> Iterator[Value]:
     out in the same precision, output and gradients."""
     for dtype in (torch.float32, torch.bfloat16):
         inputs = [drawn(draw, 1, 2, 96, 16, dtype=dtype) for _ in range(4)]
-        exact = outputs(lambda q, k, v: written_out(q, k, v), [t.double() for t in inputs])
-        plain = outputs(lambda q, k, v: written_out(q, k, v), inputs)
-        tiled = outputs(lambda q, k, v: attention(q, k, v, mask=Causal(), backend="chunked"), inputs)
-        for name, right, first, second in zip(("output", "dq", "dk", "dv"), exact, plain, tiled, strict=True):
+        plain = gradients(Plain(Causal(), 0.0), inputs)
+        exact = gradients(Plain(Causal(), 0.0), [t.double() for t in inputs])
+        tiled = gradients(lambda q, k, v: attention(q, k, v, mask=Causal(), backend="chunked"), inputs)
+        for name, right, first, second in zip(OUTPUTS, exact, plain, tiled, strict=True):
             errors = [float((t.double() - right).norm()) for t in (second, first)]
             yield at_most(f"error of {name} over that of attention written out, {dtype}", errors[0] / errors[1], 2.0)
-
-
-def written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
-    return (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~seen, -torch.inf).softmax(-1) @ v
-
-
-def outputs(attend: object, inputs: list[Tensor]) -> list[Tensor]:
-    q, k, v = (t.detach().requires_grad_() for t in inputs[:3])
-    out = attend(q, k, v)  # type: ignore[operator]
-    return [out.detach(), *autograd.grad(out, (q, k, v), inputs[3])]
 
 
 def registry(draw: Generator) -> Iterator[Value]:
