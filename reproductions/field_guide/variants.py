@@ -75,6 +75,11 @@ def image(kind: Any) -> Callable[[], Attend]:
     return made
 
 
+def queries(memory: Tensor) -> Tensor:
+    """As many as what they look at, and the same whatever that is."""
+    return torch.ones_like(memory).cumsum(1).sin()
+
+
 def to_memory(mask: Mask) -> Callable[[], Attend]:
     """Queries of other vectors than what is attended to: as many, that do not change."""
 
@@ -84,7 +89,7 @@ def to_memory(mask: Mask) -> Callable[[], Attend]:
         one = drawn(MultiHead(D, HEADS, backend=backend))
 
         def attend(memory: Tensor) -> Tensor:
-            return one(torch.ones_like(memory).cumsum(1).sin(), memory, mask=mask)
+            return one(queries(memory), memory, mask=mask)
 
         return attend
 
@@ -96,7 +101,7 @@ def additive() -> Attend:
     w_a, u_a, v_a = (torch.randn(*size, dtype=torch.float64) for size in ((D, D), (D, D), (D,)))
 
     def attend(memory: Tensor) -> Tensor:
-        query, real = torch.ones_like(memory).cumsum(1).sin(), torch.ones(memory.shape[:2], dtype=torch.bool)
+        query, real = queries(memory), torch.ones(memory.shape[:2], dtype=torch.bool)
         return additive_attention(query @ w_a, memory @ u_a, memory, v_a, mask=real, backend="reference")
 
     return attend
