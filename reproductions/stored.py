@@ -56,6 +56,30 @@ def load_module(folder: Path, data: StreamData) -> Trained:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """A finished run: as it was tested, its model as it was drawn, its prepared data."""
+
+    module: Trained
+    drawn: nn.Module
+    data: Any
+
+
+def prepared(run: str, **settings: Any) -> Any:
+    """The data of a finished run's folder, with these settings of it in place of its own. Raises ValueError where it is none."""
+    data = instantiate(configuration(Path(run))["data"] | settings)
+    data.prepare()
+    return data
+
+
+def opened(run: str, data: Any = None) -> Opened:
+    """Of a finished run's folder. data: prepared before. Raises ValueError where it is none, and for other data than its own."""
+    from reproductions.job import build
+
+    data = prepared(run) if data is None else data
+    return Opened(load_module(Path(run), data), build(configuration(Path(run)), data).model.eval(), data)
+
+
+@dataclass(frozen=True)
 class Reader:
     """A model of text as it was tested and as it was drawn, and sequences from all over its test text, (B, T) ids."""
 
@@ -66,12 +90,7 @@ class Reader:
 
 def reader(run: str, sequences: int) -> Reader:
     """Of a finished run's folder. Raises ValueError where it is none."""
-    from reproductions.job import build
-
-    config = configuration(Path(run))
-    data = instantiate(config["data"])
-    data.prepare()
-    tested = load_module(Path(run), data).model
-    whole = torch.cat([batch.tokens[batch.real.all(1)] for batch in data.eval_batches("test")])
+    of = opened(run)
+    whole = torch.cat([batch.tokens[batch.real.all(1)] for batch in of.data.eval_batches("test")])
     chosen = torch.linspace(0, len(whole) - 1, min(sequences, len(whole))).long()
-    return Reader(tested, build(config, data).model.eval(), whole[chosen])
+    return Reader(of.module.model, of.drawn, whole[chosen])

@@ -17,7 +17,7 @@ from data.sources.long import Document, Generated, numbered
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked(Generated):
+class Asked(Generated):
     """train, dev and test are numbers of sequences. They depend on `seed` (of the data, not of training)."""
 
     train: int
@@ -31,12 +31,21 @@ class _Asked(Generated):
     @abstractmethod
     def longest(self) -> int: ...
 
+    @abstractmethod
+    def document(self, name: str) -> Document:
+        """The sequence of this name, which all of it depends on."""
+
     @property
     def size_of_test(self) -> tuple[int, int]:
         return self.test, self.test * self.longest
 
     def documents(self, context: Context, counts: Counts) -> dict[str, Iterable[Document]]:
         return numbered(self.train, self.dev, self.test, counts, self.document)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Halves(Asked):
+    """The second half is asked for."""
 
     def document(self, name: str) -> Document:
         text, length = self.text(random.Random(f"{type(self).__name__}/{self.seed}/{name}"))
@@ -48,7 +57,7 @@ class _Asked(Generated):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copy(_Asked):
+class Copy(_Halves):
     """`shortest` to `most` random symbols of an alphabet of `letters`, a separator, and the same again, which is scored
     (Katharopoulos et al. 2020, section 4.1). Reported by their number."""
 
@@ -79,7 +88,7 @@ class Copy(_Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recall(_Asked):
+class Recall(_Halves):
     """Pairs of a key and its value, then each key again in another order, and its value, which is scored: associative recall
     with many questions (Arora et al. 2023, section 3). The number of pairs is one of `pairs`, drawn alike, and what results
     are reported by. No key comes twice in a sequence; `keys` and `values` are sizes of their alphabets."""

@@ -21,6 +21,8 @@ PUBLISHED = {paper: load_published(ROOT / paper / "published.yaml") for paper in
 CLAIMS = {paper: load_claims(ROOT / paper / "claims.yaml", PUBLISHED[paper]) for paper in PAPERS}
 UPHELD, TURNED = ("reproduced", "direction only"), "contradicted"
 ITEMS, TARGETS, REPEATS = 400, 50, 9
+NOISE = {"accuracy": 4.0, "bleu": 4.0}
+"""What a difference must be larger than to stand out of what is planted; of other metrics 0.2."""
 
 
 @dataclass(frozen=True)
@@ -91,18 +93,20 @@ def effects(claim: Claim) -> tuple[float, float]:
         return claim.threshold + claim.direction, claim.threshold - claim.direction
     if claim.kind == "ratio" and claim.target:
         return claim.target.value, 1 / claim.target.value
-    if claim.kind in ("bound", "ratio") and claim.measured:
-        assert claim.threshold is not None
+    if claim.kind in ("bound", "ratio") and claim.measured and claim.threshold:
         above, below = 1.5 * max(claim.threshold, claim.null), 0.6 * min(claim.threshold, claim.null)
         return (above, below) if claim.direction > 0 else (below, above)
-    if claim.kind == "bound":
+    if claim.kind == "bound" and not claim.measured:
         assert claim.threshold is not None
         return (claim.threshold + 8, claim.threshold - 30) if claim.direction > 0 else (claim.threshold - 5, 60.0)
     if claim.kind == "ratio":
         assert claim.threshold is not None
         return 1.5 * claim.threshold, 0.6
-    size = claim.target.value if claim.target else max(0.2, 2 * (claim.threshold or 0.5))  # beyond the noise
-    return size, -size
+    if claim.target:
+        return claim.target.value, -claim.target.value
+    assert claim.threshold is not None
+    beyond = claim.direction * max(NOISE.get(getattr(claim.reading, "metric", ""), 0.2), abs(claim.threshold))
+    return claim.threshold + beyond, claim.null - beyond
 
 
 def doubled(low: float, high: float) -> list[int]:
@@ -133,10 +137,13 @@ def plant_measured(place: Place, claim: Claim, effect: float) -> None:
     if claim.kind == "exponent":
         assert claim.over is not None
         points = doubled(*claim.over)
-        plant_samples(place, claim.rows[0], reading.name, {str(n): (n / points[0]) ** effect for n in points})
+        for row, power in zip(
+            claim.rows, (effect, 0.0) if len(claim.rows) == 1 else (effect - 1.5, -1.5), strict=False
+        ):
+            plant_samples(place, row, reading.name, {str(n): (n / points[0]) ** power for n in points})
         return
     planted: dict[str, dict[str, float]] = {}
-    factors = (effect, 1.0)[: len(claim.rows)]
+    factors = (1.0 + effect if claim.kind == "gap" else effect, 1.0)[: len(claim.rows)]
     for i, (row, factor) in enumerate(zip(claim.rows, factors, strict=True)):
         points = (
             [reading.at[min(i, len(reading.at) - 1)]]
@@ -157,8 +164,8 @@ def decided() -> Iterator[Any]:
 
 
 def planted_here(claim: Claim) -> bool:
-    """Slopes over lengths and links of words are planted beside the papers that claim them, bahdanau and luong."""
-    return claim.kind != "slope" and getattr(claim.reading, "metric", "") != "aer"
+    """What is read over lengths and links of words are planted beside the papers that claim them, bahdanau and luong."""
+    return claim.kind != "slope" and not claim.baseline and getattr(claim.reading, "metric", "") != "aer"
 
 
 def verdict(place: Place, claim: Claim, effect: float) -> str:

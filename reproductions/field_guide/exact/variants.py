@@ -156,3 +156,24 @@ def sequential(draw: Generator) -> Iterator[Value]:
     )
     yield at_least("recurrent, operations a position", (depths[2][0] - depths[1][0]) / 16, 1)
     yield about("attention, operations more for 32 than for 8", depths[2][1] - depths[0][1], 0)
+
+
+def attending_recurrence(draw: Generator) -> Iterator[Value]:
+    """B05: attention improved what a recurrent decoder can see, not that it goes word by word: its longest chain still grows
+    with the length, attended or not."""
+    depths: dict[str, list[int]] = {}
+    for name, attended in (("attended", True), ("not", False)):
+        for n in (4, 8, 16):
+            torch.manual_seed(0)
+            memory = drawn(draw, 1, 6, 4)
+            stack = StackedLSTM(4, 4, 1).double()
+            state = stack.zeros(memory[:, 0])
+            h = memory[:, 0].requires_grad_()
+            for _ in range(n):
+                h, state = stack.step(h, state)
+                if attended:
+                    h = h + (h[:, None] @ memory.mT).softmax(-1)[:, 0] @ memory[0]
+            depths.setdefault(name, []).append(longest(h))
+    for name, (short, middle, long) in depths.items():
+        yield about(f"{name}, chain of 16 over that of 8, first steps apart", (long - middle) / (middle - short), 2)
+    yield at_least("operations a word, attended over not", depths["attended"][2] / depths["not"][2], 1)
