@@ -11,7 +11,8 @@ Made by `python -m reproductions.field_guide.map`; what it says of visibility an
 
 n: tokens; w: of a window; h, g: heads, groups of heads; d: of a head; m: random features; N: of a state. Work: how products grow
 with n. Kept: numbers that generation keeps, for each dimension of a head unless stated, "-" where a kind does not generate.
-Computes: softmax of scores, with whatever is added to them, over what is visible.
+Computes: softmax of scores, with whatever is added to them, over what is visible. What each takes on the machine of the stored
+results, by length, stands in [`RESULTS.md`](RESULTS.md) under "Time of each kind on the map".
 """
 COLUMNS = ("kind", "visible", "work", "kept", "computes", "when", "paper", "in `common`")
 

@@ -70,7 +70,7 @@ def test_a_pronoun_means_the_noun_that_its_predicate_asks_for():
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: Order(length=12, letters=6, question="last", **SIZES), "question"),
+        (lambda: Order(length=12, letters=6, question="last", **SIZES), "question"),  # type: ignore[arg-type]
         (lambda: Order(length=12, letters=2, **SIZES), "3 to 256 letters"),
         (lambda: Order(length=4, letters=6, question="more", odd=5, **SIZES), "room"),
         (lambda: Order(length=12, letters=6, question="more", odd=4, **SIZES), "odd"),

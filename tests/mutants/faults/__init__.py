@@ -6,6 +6,7 @@ from tests.mutants.faults import (
     cache,
     decode,
     field_guide,
+    field_guide_trained,
     flash,
     flash_backward,
     flash_bias,
@@ -37,4 +38,5 @@ FAULTS: tuple[Fault, ...] = (
     *vision.FAULTS,
     *mechanisms.FAULTS,
     *field_guide.FAULTS,
+    *field_guide_trained.FAULTS,
 )

@@ -10,6 +10,8 @@ from common.report.measures import SCALES
 from common.report.published import load_published, of_another_paper
 from reproductions.bench import configured
 from reproductions.compose import CONF, jobs_of
+from reproductions.field_guide.probes.kinds import Kinds, row_of
+from reproductions.field_guide.variants import VARIANTS
 
 PACKAGE = CONF.parent / "reproductions" / "field_guide"
 PUBLISHED = load_published(PACKAGE / "published.yaml")
@@ -64,3 +66,12 @@ def test_lengths_of_training_are_the_first_that_are_asked_about() -> None:
         assert lengths[0] == text["length"]
         if scale == "small":
             assert text["tuned"]["length"] == lengths[-1] == text["tuned"]["factor"] * text["length"]
+
+
+def test_every_kind_on_the_map_is_measured() -> None:
+    rows = [row_of(kind) for kind in VARIANTS]
+    assert len(set(rows)) == len(VARIANTS)
+    assert rows == [row.id for row in PUBLISHED.table("kinds").rows]
+    assert set(rows) <= MEASURED
+    found = Kinds(lengths=[16, 64], repeats=1, threads=1)(1)
+    assert {row: list(of["forward_ms"]["at"]) for row, of in found.items()} == {row: ["16", "64"] for row in rows}
