@@ -57,10 +57,9 @@ def load_module(folder: Path, data: StreamData) -> Trained:
 
 @dataclass(frozen=True)
 class Opened:
-    """A finished run: as it was tested, its model as it was drawn, its prepared data."""
+    """A finished run: as it was tested, and its prepared data."""
 
     module: Trained
-    drawn: nn.Module
     data: Any
 
 
@@ -73,10 +72,8 @@ def prepared(run: str, **settings: Any) -> Any:
 
 def opened(run: str, data: Any = None) -> Opened:
     """Of a finished run's folder. data: prepared before. Raises ValueError where it is none, and for other data than its own."""
-    from reproductions.job import build
-
     data = prepared(run) if data is None else data
-    return Opened(load_module(Path(run), data), build(configuration(Path(run)), data).model.eval(), data)
+    return Opened(load_module(Path(run), data), data)
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,10 @@ class Reader:
 
 def reader(run: str, sequences: int) -> Reader:
     """Of a finished run's folder. Raises ValueError where it is none."""
+    from reproductions.job import build
+
     of = opened(run)
+    drawn = build(configuration(Path(run)), of.data).model.eval()
     whole = torch.cat([batch.tokens[batch.real.all(1)] for batch in of.data.eval_batches("test")])
     chosen = torch.linspace(0, len(whole) - 1, min(sequences, len(whole))).long()
-    return Reader(of.module.model, of.drawn, whole[chosen])
+    return Reader(of.module.model, drawn, whole[chosen])

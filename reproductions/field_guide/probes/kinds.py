@@ -3,13 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 
-from common.bench.by_length import store
-from common.bench.timing import interleaved, seconds_of
+from reproductions.field_guide.probes.layers import forward_times
 from reproductions.field_guide.variants import VARIANTS, D, Variant
 
 
@@ -25,14 +23,11 @@ class Kinds:
     @torch.no_grad()
     def __call__(self, seed: int) -> dict[str, dict[str, Any]]:
         torch.set_num_threads(self.threads)
-        rows: dict[str, dict[str, Any]] = {row_of(kind): {} for kind in VARIANTS}
-        made = {row_of(kind): kind.make() for kind in VARIANTS}
-        for length in self.lengths:
-            x = torch.randn(1, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-            timers = {row: partial(seconds_of, partial(attend, x)) for row, attend in made.items()}
-            for row, seconds in interleaved(timers, repeats=self.repeats).items():
-                store(rows, row, "forward_ms", length).extend(1e3 * s for s in seconds)
-        return rows
+        texts = (
+            torch.randn(1, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+            for length in self.lengths
+        )
+        return forward_times({row_of(kind): kind.make() for kind in VARIANTS}, texts, self.repeats)
 
 
 def row_of(kind: Variant) -> str:

@@ -70,8 +70,7 @@ def sentences(of: Opened, split: str, most: int) -> Sentences:
         [source.places([*(t - SPECIALS for t in row[1:]), 0]) for row in tokens.tolist()]
     )  # of symbols; CLS stands in front
     meant_at, other_at = (places + 1).unbind(1)
-    other = tokens.gather(1, other_at[:, None])[:, 0]
-    return Sentences(tokens, right, other, meant_at, other_at)
+    return Sentences(tokens, right, _at(tokens, other_at), meant_at, other_at)
 
 
 def asked(of: Opened, most: int, push: float, seed: int) -> dict[tuple[str, str], Tensor]:
@@ -80,7 +79,7 @@ def asked(of: Opened, most: int, push: float, seed: int) -> dict[tuple[str, str]
     head = looks_most(model, sentences(of, "dev", most))
     test = sentences(of, "test", most)
     weights = at_the_answer(model, test.tokens)[head]  # (B, T)
-    meant, other = (weights.gather(1, place[:, None])[:, 0] for place in (test.meant_at, test.other_at))
+    meant, other = (_at(weights, place) for place in (test.meant_at, test.other_at))
     log_p = answers(model, test.tokens)
     draw = torch.Generator().manual_seed(seed)
     attended = weights[:, 1:].argmax(1) + 1
@@ -89,10 +88,10 @@ def asked(of: Opened, most: int, push: float, seed: int) -> dict[tuple[str, str]
     another = torch.multinomial(rest, 1, generator=draw)[:, 0]
     filler = SPECIALS + of.data.source.symbols - 1
     without = [test.tokens.scatter(1, place[:, None], filler) for place in (attended, another)]
-    lost = [_of(log_p, test.right) - _of(answers(model, tokens), test.right) for tokens in without]
+    lost = [_at(log_p, test.right) - _at(answers(model, tokens), test.right) for tokens in without]
     with pushed(model, head, test.other_at, push) as moved:
         led = answers(model, test.tokens)
-    odds = [_of(p, test.other) - _of(p, test.right) for p in (log_p, led)]
+    odds = [_at(p, test.other) - _at(p, test.right) for p in (log_p, led)]
     return {
         ("mass", "meant"): meant,
         ("mass", "other"): other,
@@ -100,7 +99,7 @@ def asked(of: Opened, most: int, push: float, seed: int) -> dict[tuple[str, str]
         ("lost", "most"): lost[0],
         ("lost", "another"): lost[1],
         ("depends", "test"): lost[0] - lost[1],
-        ("led", "weight"): moved[0].gather(1, test.other_at[:, None])[:, 0] - other,
+        ("led", "weight"): _at(moved[0], test.other_at) - other,
         ("led", "answer"): odds[1] - odds[0],
     }
 
@@ -120,7 +119,7 @@ def at_the_answer(model: LanguageModel, tokens: Tensor) -> dict[Head, Tensor]:
 def looks_most(model: LanguageModel, given: Sentences) -> Head:
     """The head with the largest weight on the noun that is meant, in the mean."""
     found = at_the_answer(model, given.tokens)
-    return max(found, key=lambda head: found[head].gather(1, given.meant_at[:, None]).mean().item())
+    return max(found, key=lambda head: _at(found[head], given.meant_at).mean().item())
 
 
 @contextmanager
@@ -147,5 +146,6 @@ def pushed(model: LanguageModel, head: Head, place: Tensor, push: float) -> Iter
         del layer.attend
 
 
-def _of(log_p: Tensor, symbol: Tensor) -> Tensor:
-    return log_p.gather(1, symbol[:, None])[:, 0]
+def _at(of_each: Tensor, column: Tensor) -> Tensor:
+    """of_each[b, column[b]], (B,)."""
+    return of_each.gather(1, column[:, None])[:, 0]

@@ -94,7 +94,7 @@ FAULTS = (
     Fault(
         "guide: the head that looks most at anything",
         "reproductions/field_guide/probes/pronouns.py",
-        "found[head].gather(1, given.meant_at[:, None]).mean().item()",
+        "_at(found[head], given.meant_at).mean().item()",
         "found[head].max().item()",
         (f"{PROBES}::test_the_head_that_looks_most",),
     ),

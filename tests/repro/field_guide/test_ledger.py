@@ -17,8 +17,16 @@ PACKAGE = CONF.parent / "reproductions" / "field_guide"
 PUBLISHED = load_published(PACKAGE / "published.yaml")
 CLAIMS = load_claims(PACKAGE / "claims.yaml", PUBLISHED).claims
 TABLES = sorted(path.stem for path in (CONF / "table").glob("field_guide_*.yaml"))
-TRAINED = {job.config["row"] for job in jobs_of((f"table={','.join(TABLES)}",), None)}
-MEASURED = set(configured(["bench=field_guide"])["rows"])
+
+
+@pytest.fixture(scope="module")
+def trained() -> set[str]:
+    return {job.config["row"] for job in jobs_of((f"table={','.join(TABLES)}",), None)}
+
+
+@pytest.fixture(scope="module")
+def measured() -> set[str]:
+    return set(configured(["bench=field_guide"])["rows"])
 
 
 def test_every_statement_has_a_claim() -> None:
@@ -26,15 +34,15 @@ def test_every_statement_has_a_claim() -> None:
     assert {claim.id[:3] for claim in CLAIMS} == expected
 
 
-def test_every_row_is_one_that_is_trained_or_measured() -> None:
+def test_every_row_is_one_that_is_trained_or_measured(trained: set[str], measured: set[str]) -> None:
     for row in (row for table in PUBLISHED.tables for row in table.rows):
         if not row.not_run and not of_another_paper(row.id):
-            assert (row.id in TRAINED) != (row.id in MEASURED), row.id
+            assert (row.id in trained) != (row.id in measured), row.id
 
 
-def test_every_row_of_the_tables_is_published_once() -> None:
+def test_every_row_of_the_tables_is_published_once(trained: set[str]) -> None:
     listed = Counter(row.id for table in PUBLISHED.tables for row in table.rows)
-    assert TRAINED <= set(listed) and all(listed[row] == 1 for row in TRAINED)
+    assert trained <= set(listed) and all(listed[row] == 1 for row in trained)
 
 
 def test_what_no_scale_can_decide_says_why() -> None:
@@ -68,10 +76,10 @@ def test_lengths_of_training_are_the_first_that_are_asked_about() -> None:
             assert text["tuned"]["length"] == lengths[-1] == text["tuned"]["factor"] * text["length"]
 
 
-def test_every_kind_on_the_map_is_measured() -> None:
+def test_every_kind_on_the_map_is_measured(measured: set[str]) -> None:
     rows = [row_of(kind) for kind in VARIANTS]
     assert len(set(rows)) == len(VARIANTS)
     assert rows == [row.id for row in PUBLISHED.table("kinds").rows]
-    assert set(rows) <= MEASURED
+    assert set(rows) <= measured
     found = Kinds(lengths=[16, 64], repeats=1, threads=1)(1)
     assert {row: list(of["forward_ms"]["at"]) for row, of in found.items()} == {row: ["16", "64"] for row in rows}
