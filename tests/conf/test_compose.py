@@ -86,7 +86,7 @@ def test_both_families_get_the_same_data_and_tokens_at_small() -> None:
         ("model.attention=1", "model.attention.*1.*bool"),
         ("data.source_lang=false", "data.source_lang.*False.*str"),
         ("+data.source.versoins=1", "data.source.versoins"),
-        ("model=transfomer", "transfomer.*luong; masked_model; rnnencdec; rnnsearch; transformer"),
+        ("model=transfomer", "transfomer.*luong; masked_model; pictures; rnnencdec; rnnsearch; transformer"),
         ("experiment=bahdanau/rnsearch_50", "rnsearch_50"),
         ("ablation=none", "ablation/none"),
         ("+experimnt=x", "experimnt.*known there: "),
