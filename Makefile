@@ -116,7 +116,10 @@ dry-run-%: _known-% $(READY)  ## one update of every row with a made-up batch; S
 report-%: _known-% $(READY)  ## report on the runs there are; ARGS="rescore=true" under every scorer
 	@$(PY) -m reproductions.report paper=$(paper) $(scale) $(ARGS)
 
-results-%: _known-% $(READY)  ## write the report into its tracked RESULTS.md
+stored-%: _known-% $(READY)  ## put the runs behind the tracked RESULTS.md into runs, where they are not there
+	@$(PY) -m reproductions.archive paper=$(paper) $(scale)
+
+results-%: _known-% $(READY)  ## write the report into its tracked RESULTS.md, its runs beside it
 	@$(PY) -m reproductions.finished paper=$(paper) $(scale) && $(PY) -m reproductions.report paper=$(paper) $(scale) results=true $(ARGS)
 
 bench-nmt: $(READY)  ## speed of training and decoding

@@ -3,7 +3,7 @@
 import ast
 import hashlib
 from collections.abc import Collection, Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ def code_hash(modules: Collection[str], without: str | None = None) -> str:
     return digest.hexdigest()
 
 
-@lru_cache
+@cache
 def closure(modules: frozenset[str], without: str | None = None) -> frozenset[str]:
     """The project's modules among these and what they import, packages that hold them included."""
     found: set[str] = set()
@@ -45,8 +45,13 @@ def module_file(name: str) -> Path | None:
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
-def imports(file: Path) -> Iterator[str]:
+@cache
+def imports(file: Path) -> tuple[str, ...]:
     """Names that may be modules: of `from a import b` both a and a.b, of `import_module(f"a.{name}")` all in a."""
+    return tuple(_imports(file))
+
+
+def _imports(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -59,10 +64,16 @@ def imports(file: Path) -> Iterator[str]:
                 yield from (package + module.stem for module in sorted(start.parent.glob("*.py")))
 
 
-@lru_cache
+@cache
 def statements(file: Path) -> str:
     """A file's code as text."""
     return repr(plain(ast.parse(file.read_text(encoding="utf-8"))))
+
+
+def remember(file: Path) -> None:
+    """Read a module once, for every hash to come and every process that is copied from this one."""
+    statements(file)
+    imports(file)
 
 
 def plain(node: Any) -> Any:

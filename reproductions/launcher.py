@@ -34,6 +34,8 @@ IMPORTED = (
     "reproductions.tasks.text",
     "reproductions.tasks.translation",
 )
+LOGGING = ("reproductions.log_wandb", "wandb.sdk.launch")
+"""What a row that is logged imports besides, the second when its run starts."""
 
 
 def finished(job: Job) -> bool:
@@ -174,7 +176,7 @@ def processes(wandb: bool) -> ForkServerContext | SpawnContext:
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*IMPORTED, *["reproductions.log_wandb"] * wandb, "reproductions.preloaded"])
+    context.set_forkserver_preload([*IMPORTED, *LOGGING * wandb, "reproductions.preloaded"])
     return context
 
 

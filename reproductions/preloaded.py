@@ -4,6 +4,8 @@ import hashlib
 import sys
 from pathlib import Path
 
+from data import code
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -19,6 +21,8 @@ def own_files() -> list[Path]:
 
 
 READ = digests(own_files())
+for module in READ:
+    code.remember(module)
 
 
 def changed() -> bool:

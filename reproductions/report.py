@@ -4,8 +4,8 @@ Joins reproductions/<paper>/published.yaml, claims.yaml and measured/*.json with
 verdicts, and writes RESULTS.md, results.csv and report.html. Needs neither torch nor a network. rescore=true scores the
 stored translations again, without a model: it refuses runs whose stored statistics their texts do not give, and shows
 the same translations under every scorer that published numbers name. results=true also
-updates the tracked reproductions/<paper>/RESULTS.md and README.md (of smoke runs a page of its own, RESULTS.smoke.md),
-and refuses runs that are not those of the commit.
+updates the tracked reproductions/<paper>/RESULTS.md, the runs behind it (reproductions/archive.py) and README.md (of smoke
+runs a page of its own, RESULTS.smoke.md), and refuses runs that are not those of the commit.
 Exit code: 0; 1 if a row failed or was refused; 2 for a wrong argument. A broken claim is a verdict, not an error.
 """
 
@@ -30,10 +30,11 @@ from common.report.render.terminal import terminal
 from common.report.results import SourceHash, load_results
 from common.report.schema import near
 from common.report.views import Report
+from reproductions import archive
 
 ROOT = Path(__file__).resolve().parent.parent
 # May differ from the commit while results are updated: it is what the update writes.
-GENERATED = ("README.md", "RESULTS.md", "RESULTS.smoke.md")
+GENERATED = ("README.md", "RESULTS.md", "RESULTS.smoke.md", "runs.small.tar.xz", "runs.paper.tar.xz")
 KEYS = ("paper", "scale", "runs", "out", "rescore", "results")
 
 
@@ -108,7 +109,7 @@ def write_report(report: Report, out: Path) -> list[Path]:
 
 
 def update_tracked(report: Report, root: Path = ROOT) -> None:
-    """Write reproductions/<paper>/RESULTS.md and the table between the markers of README.md.
+    """Write reproductions/<paper>/RESULTS.md, the runs behind it in one file, and the table between the markers of README.md.
 
     Generated text is no result of the paper's: smoke runs go to RESULTS.smoke.md, and README.md does not show them.
 
@@ -124,6 +125,7 @@ def update_tracked(report: Report, root: Path = ROOT) -> None:
     readme = root / "README.md"
     updated = insert_results(readme.read_text(encoding="utf-8"), report, f"reproductions/{paper}/RESULTS.md")
     (root / "reproductions" / paper / "RESULTS.md").write_text(markdown(report), encoding="utf-8")
+    archive.pack(report.results, archive.archive_file(root, paper, report.scale))
     readme.write_text(updated, encoding="utf-8")
 
 

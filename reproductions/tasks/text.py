@@ -17,10 +17,10 @@ from data.long_data import LongData
 from data.sequences import SequenceData
 from data.symbols import SPECIALS
 from data.token_batch import LabelBatch, TokenBatch, made_up_labels, made_up_tokens
+from reproductions.items import Record, scored_items
 from reproductions.records import write_lines
 from reproductions.tasks.base import Config, Task, Tested, training_nll
 
-Record = dict[str, Any]
 Symbols = ByteData | SequenceData
 
 
@@ -119,22 +119,3 @@ class Labels(TextTask):
 
     def made_up(self, data: DocumentData, items: int, length: int) -> LabelBatch:
         return made_up_labels(data.vocabulary - SPECIALS, data.classes, items, length, data.paired)
-
-
-@torch.no_grad()
-def scored_items(module: Trained, data: LongData, split: str) -> list[Record]:
-    """A record an item of the split, in its order: sums over its targets, wherever a batch had them."""
-    items = data.items(split)
-    nll = torch.zeros(len(items), dtype=torch.float64)
-    hits, targets = (torch.zeros(len(items), dtype=torch.int64) for _ in range(2))
-    for batch in data.eval_batches(split):
-        logits, right = (found.cpu() for found in module.logits(batch.to(module.device)))
-        item = data.item_of(split, batch)
-        nll.index_add_(0, item, torch.nn.functional.cross_entropy(logits.double(), right, reduction="none"))
-        hits.index_add_(0, item, (logits.argmax(-1) == right).long())
-        targets.index_add_(0, item, torch.ones_like(right))
-    found = zip(items, nll.tolist(), hits.tolist(), targets.tolist(), strict=True)
-    return [
-        {"id": item.id, "cluster": item.cluster, "length": item.length, "nll": n, "hits": h, "targets": t}
-        for item, n, h, t in found
-    ]

@@ -36,6 +36,7 @@ def hashed(tmp_path, monkeypatch):
 def forget():
     code.closure.cache_clear()
     code.statements.cache_clear()
+    code.imports.cache_clear()
 
 
 @pytest.mark.parametrize(

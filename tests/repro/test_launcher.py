@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,11 +136,12 @@ def test_sources_that_changed_since_they_were_imported_are_noticed(tmp_path: Pat
         "from reproductions import preloaded; before = preloaded.changed()\n"
         "pathlib.Path(reproductions.mine.__file__).write_text('VALUE = 2'); print(before, preloaded.changed())"
     )
-    package = tmp_path / "reproductions"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "mine.py").write_text("VALUE = 1")
-    (package / "preloaded.py").write_text((ROOT / "reproductions" / "preloaded.py").read_text())
+    for package in ("reproductions", "data"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    for name in ("reproductions/preloaded.py", "data/code.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "reproductions" / "mine.py").write_text("VALUE = 1")
     said = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True, cwd=tmp_path, env={}
     )

@@ -56,6 +56,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def forget() -> None:
     code.closure.cache_clear()
     code.statements.cache_clear()
+    code.imports.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from common.report.results import read_run
 from data.stream import Item
 from data.token_batch import LabelBatch, TokenBatch
 from reproductions.compose import Job, job
+from reproductions.items import scored_items
 from reproductions.launcher import Board, finished, launch, unfinished, work
-from reproductions.tasks.text import scored_items
 from reproductions.translate import load
 
 VOCABULARY = 8
@@ -99,7 +99,9 @@ def test_each_item_has_the_bits_of_its_own_scored_symbols(kind: type) -> None:
         torch.ones(2, 3, dtype=torch.bool),
         of([2, 0]),
     )
-    found = scored_items(module_of(kind, Fixed(table)), data_of([first, second], ["a", "bb", "ccc"]), "test")
+    module, data = module_of(kind, Fixed(table)), data_of([first, second], ["a", "bb", "ccc"])
+    found = scored_items(module, data, "test")
+    assert [scored_items(module, data, "test", count) for count in (1, 2)] == [found[:1], found[:2]]
     bits = [record["nll"] / math.log(2) for record in found]
     assert bits == pytest.approx([3.0, 1 + 3, 1 + math.log2(14)], rel=1e-6)
     assert [record["targets"] for record in found] == [1, 2, 2]

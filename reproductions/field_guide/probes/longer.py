@@ -6,12 +6,11 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from common.attention import RotaryScaling
 from common.bench.by_length import refuse, store
-from common.lit.training import Trained
 from common.nn.sparse.full import FullAttention
+from reproductions.items import scored_items
 from reproductions.stored import opened, prepared
 
 
@@ -41,11 +40,12 @@ class Longer:
             for length in self.lengths:
                 stretch(module, of.get("scaling"), max(1.0, length / first))
                 try:
-                    found = nll(module, texts[length], self.blocks)
+                    records = scored_items(module, texts[length], "test", self.blocks)
                 except ValueError as reason:
                     for name in ("nll", "excess"):
                         refuse(rows, row, name, length, str(reason), "nats a byte")
                     continue
+                found = [record["nll"] / record["targets"] for record in records]
                 store(rows, row, "nll", length, "nats a byte").extend(found)
                 base = rows[row]["nll"]["at"][str(first)]
                 excess = [long - short for long, short in zip(found, base, strict=True)]
@@ -57,20 +57,3 @@ def stretch(module: nn.Module, kind: Literal["interpolation", "ntk"] | None, fac
     for layer in module.modules():
         if kind and isinstance(layer, FullAttention):
             layer.rotary_scaling = RotaryScaling(kind, factor)
-
-
-@torch.no_grad()
-def nll(module: Trained, data: Any, blocks: int) -> list[float]:
-    """Nats a byte of each of the first blocks of the test text, whose pieces come in its order."""
-    sums, counts = torch.zeros(blocks, dtype=torch.float64), torch.zeros(blocks, dtype=torch.float64)
-    for batch in data.eval_batches("test"):
-        item = data.item_of("test", batch)
-        inside = item < blocks
-        if not inside.any():
-            break
-        logits, right = module.logits(batch)
-        lost = cross_entropy(logits.double(), right, reduction="none")[inside]
-        sums.index_add_(0, item[inside], lost)
-        counts.index_add_(0, item[inside], torch.ones_like(lost))
-    assert bool(counts.all()), "fewer blocks of text than asked for"
-    return (sums / counts).tolist()

@@ -3,7 +3,7 @@
 from tests.mutants.fault import Fault
 
 TEXT, MASKING, DOCUMENTS = "data/language_modeling.py", "data/masking.py", "data/documents.py"
-TASK, JOB, LIT = "reproductions/tasks/text.py", "reproductions/job.py", "common/lit/text.py"
+SCORED, JOB, LIT = "reproductions/items.py", "reproductions/job.py", "common/lit/text.py"
 
 T = "tests/data/test_language_modeling.py::"
 BLOCKS = (T + "test_items_are_blocks_of_the_text_whatever_the_pieces",)
@@ -40,8 +40,9 @@ FAULTS = (
     Fault("words of test are known", DOCUMENTS, 'Words(stored["train"]', 'Words(stored["test"]', WORDS),
     Fault("the rarest words", DOCUMENTS, "(-counts[word], word)", "(counts[word], word)", WORDS),
     Fault("an unknown word is the first one", DOCUMENTS, "self.number.get(word, 0)", "self.number.get(word, 1)", WORDS),
-    Fault("items by batch", TASK, "nll.index_add_(0, item,", "nll.index_add_(0, item.sort()[0],", ITEMS),
-    Fault("hits of the least likely", TASK, "logits.argmax(-1) == right", "logits.argmin(-1) == right", ITEMS),
+    Fault("items by batch", SCORED, "nll.index_add_(0, item,", "nll.index_add_(0, item.sort()[0],", ITEMS),
+    Fault("hits of the least likely", SCORED, "logits.argmax(-1) == right", "logits.argmin(-1) == right", ITEMS),
+    Fault("batches behind one without a first item", SCORED, "            continue\n", "            break\n", ITEMS),
     Fault(
         "padding is scored",
         LIT,

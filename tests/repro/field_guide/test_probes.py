@@ -1,6 +1,5 @@
 """What models are asked, on models whose answers are known."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,20 +61,6 @@ def test_heads_that_are_copies_hand_on_the_same() -> None:
     found = measured(same, tokens)
     assert found["alike_maps"] == pytest.approx(1.0) and found["alike_outputs"] == pytest.approx(1.0)
     assert found["entropy"] < 0.99
-
-
-def test_a_model_that_knows_nothing_loses_log_v_at_any_length() -> None:
-    blank = model()
-    with torch.no_grad():
-        blank.trunk.embedding.weight.zero_()
-    batch = SimpleNamespace(
-        tokens=torch.zeros(3, 4, dtype=torch.int64), targets=torch.ones(3, 4, dtype=torch.int64),
-        scored=torch.ones(3, 4, dtype=torch.bool),
-    )  # fmt: skip
-    blocks = torch.arange(12) // 4
-    data = SimpleNamespace(eval_batches=lambda split: [batch], item_of=lambda split, batch: blocks)
-    module: Any = SimpleNamespace(logits=lambda b: (blank(b.tokens)[b.scored], b.targets[b.scored]))
-    assert longer.nll(module, data, 2) == pytest.approx([torch.tensor(20.0).log().item()] * 2)
 
 
 def test_rotary_positions_are_stretched() -> None:
