@@ -6,10 +6,10 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -192,8 +192,8 @@ def environment(more: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def run_row(arguments: Sequence[str], log: Path, variables: Mapping[str, str]) -> None:
-    """What such a process does: `python -m reproductions.train` with these arguments."""
+def run_row(arguments: Sequence[str], log: Path, variables: Mapping[str, str], job: Job) -> None:
+    """What such a process does: `python -m reproductions.train` with these arguments, of which `job` is composed."""
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
@@ -206,7 +206,7 @@ def run_row(arguments: Sequence[str], log: Path, variables: Mapping[str, str]) -
     sys.argv[1:] = arguments  # Lightning starts the further processes of distributed training with them
     from reproductions.train import main
 
-    sys.exit(main(arguments))
+    sys.exit(main(arguments, job))
 
 
 @dataclass
@@ -225,7 +225,7 @@ class Board:
                 while len(running) < self.slots and (ready := self.ready(waiting, running)):
                     waiting.remove(ready)
                     running.append(self.start(ready))
-                time.sleep(POLL_SECONDS)
+                wait([one.process.sentinel for one in running], POLL_SECONDS)
                 running = [one for one in running if not self.look(one)]
         finally:
             for one in running:
@@ -247,7 +247,7 @@ class Board:
         directory = ["--config-dir", self.searchpath] if self.searchpath else []
         threads = str(job.config["trainer"]["threads"])
         with environment(KEEP_MEMORY | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}):
-            arguments = [*directory, *job.overrides], job.folder / "log.txt", dict(os.environ)
+            arguments = [*directory, *job.overrides], job.folder / "log.txt", dict(os.environ), job
             process = processes(job.config["logger"]["kind"] == "wandb").Process(target=run_row, args=arguments)
             process.start()
         quiet = not sys.stderr.isatty()

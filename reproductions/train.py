@@ -12,22 +12,27 @@ is named: with -m and hydra/launcher=submitit_slurm each row is a job of a clust
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 
+if TYPE_CHECKING:
+    from reproductions.compose import Job
+
 # oneDNN keeps a compiled product for each shape it has seen, a thousand of them: gigabytes, as every batch has its own
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, composed: "Job | None" = None) -> int:
+    """`composed`: the one job that the arguments stand for, where the caller has it."""
     arguments = get_args_parser().parse_intermixed_args(argv)
     if arguments.cfg or arguments.info or arguments.hydra_help or arguments.help:
         _by_hydra()
         return 0
     try:
-        return _run(tuple(arguments.overrides), arguments.config_dir, arguments.multirun)
+        return _run(tuple(arguments.overrides), arguments.config_dir, arguments.multirun, composed)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -36,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(overrides: tuple[str, ...], searchpath: str | None, multirun: bool) -> int:
+def _run(overrides: tuple[str, ...], searchpath: str | None, multirun: bool, composed: "Job | None") -> int:
     from reproductions.cluster import adopt_ranks, chosen, submit
     from reproductions.compose import job, jobs_of
     from reproductions.launcher import launch, work
@@ -44,7 +49,9 @@ def _run(overrides: tuple[str, ...], searchpath: str | None, multirun: bool) -> 
     adopt_ranks()
     if multirun and chosen(overrides):
         return submit(overrides, searchpath)
-    return launch(jobs_of(overrides, searchpath), searchpath) if multirun else work(job(overrides, searchpath))
+    return (
+        launch(jobs_of(overrides, searchpath), searchpath) if multirun else work(composed or job(overrides, searchpath))
+    )
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="train")

@@ -122,11 +122,12 @@ def test_another_text_under_the_same_name_is_not_finished(tiny: Maker, tmp_path:
 
 def test_a_row_runs_in_a_copy_with_its_own_arguments_variables_and_log(tmp_path: Path) -> None:
     """What Lightning starts further processes with, and what a run of its own would see."""
-    arguments, log = ["experiment=no/such_row", "scale=smoke"], tmp_path / "log.txt"
-    process = processes(wandb=False).Process(target=run_row, args=(arguments, log, {"PATH": "/bin", "MARK": "1"}))
+    arguments, log = ["experiment=bahdanau/rnnsearch_50", "scale=smoke", "dry_run=true"], tmp_path / "log.txt"
+    job = job_of((*arguments, "model.hidden=4"), None)
+    process = processes(wandb=False).Process(target=run_row, args=(arguments, log, {"PATH": "/bin", "MARK": "1"}, job))
     process.start()
     process.join()
-    assert process.exitcode == 2 and "no/such_row" in log.read_text()
+    assert process.exitcode == 0 and job.config["label"] in log.read_text()
 
 
 def test_sources_that_changed_since_they_were_imported_are_noticed(tmp_path: Path) -> None:
@@ -160,5 +161,5 @@ def test_a_changed_source_is_run_by_a_process_of_its_own(tmp_path: Path, monkeyp
     monkeypatch.setattr("reproductions.preloaded.changed", lambda: True)
     monkeypatch.setattr("os.environ", dict(os.environ))
     with pytest.raises(SystemExit):
-        run_row(["a=1"], tmp_path / "log.txt", {"MARK": "1"})
+        run_row(["a=1"], tmp_path / "log.txt", {"MARK": "1"}, job_of(("experiment=bahdanau/rnnsearch_50",), None))
     assert started == [[sys.executable, "-m", "reproductions.train", "a=1", "1"]]
