@@ -25,10 +25,11 @@ from common.report.published import load_published, of_another_paper
 from common.report.render.long_csv import long_csv
 from common.report.render.markdown import markdown
 from common.report.render.page import page
-from common.report.render.readme import insert_results
+from common.report.render.readme import insert_matrix, insert_results
 from common.report.render.terminal import terminal
 from common.report.results import SourceHash, load_results
 from common.report.schema import near
+from common.report.stored import StoredResults, read_stored
 from common.report.views import Report
 from reproductions import archive
 
@@ -123,10 +124,18 @@ def update_tracked(report: Report, root: Path = ROOT) -> None:
         (root / "reproductions" / paper / "RESULTS.smoke.md").write_text(markdown(report), encoding="utf-8")
         return
     readme = root / "README.md"
-    updated = insert_results(readme.read_text(encoding="utf-8"), report, f"reproductions/{paper}/RESULTS.md")
+    shown = insert_results(readme.read_text(encoding="utf-8"), report, f"reproductions/{paper}/RESULTS.md")
+    insert_matrix(shown, [])  # a missing marker is said before anything is written
     (root / "reproductions" / paper / "RESULTS.md").write_text(markdown(report), encoding="utf-8")
     archive.pack(report.results, archive.archive_file(root, paper, report.scale))
-    readme.write_text(updated, encoding="utf-8")
+    readme.write_text(insert_matrix(shown, stored_results(root)), encoding="utf-8")
+
+
+def stored_results(root: Path = ROOT) -> list[StoredResults]:
+    """The tracked results of every paper, the oldest paper first."""
+    folders = [file.parent for file in sorted((root / "reproductions").glob("*/RESULTS.md"))]
+    years = {folder: load_published(folder / "published.yaml").year for folder in folders}
+    return [read_stored(folder / "RESULTS.md") for folder in sorted(folders, key=years.__getitem__)]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from common.report.render.readme import insert_matrix
+from reproductions.report import stored_results
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
@@ -77,6 +80,11 @@ def test_smoke_commands_run_and_add_their_line(command: str, copy: Path) -> None
     arguments = shlex.split(command)
     line = next(a for a in arguments if a.startswith("ARGS="))[5:].split()[-1].removeprefix("ablation=")
     assert f"RNNsearch-50+{line}" in done.stdout
+
+
+def test_the_verdicts_shown_are_those_of_the_stored_results() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert insert_matrix(text, stored_results()) == text
 
 
 def test_the_python_example_runs() -> None:

@@ -25,8 +25,11 @@ VERDICTS = {"failed": "caught", "crashed": "crash", "passed": "SURVIVES", "broke
 def main(words: Sequence[str], root: Path = ROOT, faults: Sequence[Fault] = FAULTS, limit: int = CPU_SECONDS) -> int:
     """words: only the faults whose name or file holds one of them. limit: computing time of one process, in seconds."""
     found = {word: [fault for fault in faults if word in f"{fault.file} {fault.name}"] for word in words}
-    if not all(found.values()):
-        print(f"no such fault; there are: {', '.join(fault.name for fault in faults)}", file=sys.stderr)
+    if absent := [word for word, some in found.items() if not some]:
+        print(
+            f"no such fault: {', '.join(absent)}: expected a part of a name or file in tests/mutants/faults",
+            file=sys.stderr,
+        )
         return 2
     chosen = [fault for fault in faults if not words or any(fault in some for some in found.values())]
     begun = time.monotonic()

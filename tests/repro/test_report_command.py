@@ -14,7 +14,8 @@ from reproductions.report import GitState, git_state, make_report, parse, refusa
 from tests.common.report.fake_runs import FakeRuns
 
 ROOT = Path(__file__).parents[2]
-README = "# Title\n<!-- results:bahdanau:start -->\n<!-- results:bahdanau:end -->\n"
+VERDICTS = "<!-- verdicts:start -->\n<!-- verdicts:end -->\n"
+README = f"# Title\n<!-- results:bahdanau:start -->\n<!-- results:bahdanau:end -->\n{VERDICTS}"
 CLEAN = GitState(changed=(), contains=lambda commit: True)
 
 
@@ -201,7 +202,7 @@ def test_generated_text_has_a_page_of_its_own_and_is_not_in_the_readme(checkout:
 def test_a_readme_without_markers_changes_nothing(checkout: Path):
     (checkout / "README.md").write_text("# Title\n")
     report = make_report("bahdanau", "small", checkout / "runs", current, checkout)
-    with pytest.raises(ValueError, match=r"README\.md: expected <!-- results:bahdanau:start -->"):
+    with pytest.raises(ValueError, match=r"README\.md: expected <!-- verdicts:start -->"):
         update_tracked(report, checkout)
     assert not (checkout / "reproductions" / "bahdanau" / "RESULTS.md").exists()
 

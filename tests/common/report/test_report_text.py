@@ -125,6 +125,10 @@ def test_the_readme_is_changed_between_its_markers_only(report: Report):
     assert insert_results(updated, report, "reproductions/bahdanau/RESULTS.md") == updated
 
 
+def test_a_paper_that_the_readme_does_not_show_leaves_it_as_it_is(report: Report):
+    assert insert_results("# Title\n", report, "x") == "# Title\n"
+
+
 @pytest.mark.parametrize("broken", [README.replace(":start", ":begin"), README.replace(":end", ""), README * 2])
 def test_a_readme_without_markers_is_refused(report: Report, broken: str):
     with pytest.raises(ValueError, match="expected <!-- results:bahdanau:start -->"):

@@ -1,0 +1,71 @@
+"""Stored results: the verdicts that a tracked RESULTS.md holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.report.render.text import SIGNS
+
+HEADER = ("verdict", "claim", "effect [95%]", "held against", "basis")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One line of the verdicts. `verdict`: one of `compare`'s; `seeds`: what stands behind it, such as "one seed"."""
+
+    verdict: str
+    seeds: str
+    claim: str
+    effect: str
+    held_against: str
+    basis: str
+
+    @property
+    def sign(self) -> str:
+        """The mark of its verdict."""
+        return SIGNS[self.verdict]
+
+
+@dataclass(frozen=True)
+class StoredResults:
+    """A tracked RESULTS.md."""
+
+    paper: str
+    title: str
+    scale: str
+    verdicts: tuple[Stored, ...]
+
+    def count(self, verdict: str) -> int:
+        """How many claims have it."""
+        return sum(one.verdict == verdict for one in self.verdicts)
+
+
+def read_stored(file: Path) -> StoredResults:
+    """Read reproductions/<paper>/RESULTS.md. Raises ValueError where it is not one that a report wrote."""
+    text = file.read_text(encoding="utf-8")
+    title = re.search(r"^# Results: (.+)$", text, re.MULTILINE)
+    scale = re.search(r"^Scale: (\w+)\.", text, re.MULTILINE)
+    section = re.search(r"^## Verdicts\n\n(.+?)\n\n", text, re.MULTILINE | re.DOTALL)
+    if not (title and scale and section):
+        raise ValueError(
+            f"{file}: expected a title, a scale and verdicts, as make results-{file.parent.name} writes them"
+        )
+    header, _, *rows = (cells(line) for line in section[1].splitlines())
+    if header != HEADER:
+        raise ValueError(f"{file}: got the columns {', '.join(header)}, expected {', '.join(HEADER)}")
+    return StoredResults(file.parent.name, title[1], scale[1], tuple(_verdict(row, file) for row in rows))
+
+
+def cells(line: str) -> tuple[str, ...]:
+    """Those of a line of a pipe table."""
+    return tuple(cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1])
+
+
+def _verdict(row: tuple[str, ...], file: Path) -> Stored:
+    named = {f"{sign} {verdict}": verdict for verdict, sign in SIGNS.items()}
+    shown, _, seeds = row[0].partition(" (")
+    if shown not in named or len(row) != len(HEADER):
+        raise ValueError(f"{file}: got the verdict {row[0]!r}, expected one of {', '.join(named)}")
+    return Stored(named[shown], seeds.removesuffix(")"), *row[1:])
