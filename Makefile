@@ -49,7 +49,7 @@ measure = for seed in $(subst $(comma), ,$(or $(SEEDS),1)); do \
 	$(PY) -m reproductions.bench bench=$(paper) $(scale) seed=$$seed $(if $(FRESH),fresh=true) $(if $(trained),,$(ARGS)) || \
 		{ failed=$$?; test $$failed = 1 || exit $$failed; }; done;
 
-.PHONY: help setup check test conformance mutants kernels-static bench-nmt bench-peers bench-attention translate convert clean
+.PHONY: help setup check test conformance mutants kernels-static bench-nmt bench-peers bench-attention site translate convert clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -121,6 +121,9 @@ stored-%: _known-% $(READY)  ## put the runs behind the tracked RESULTS.md into 
 
 results-%: _known-% $(READY)  ## write the report into its tracked RESULTS.md, its runs beside it
 	@$(PY) -m reproductions.finished paper=$(paper) $(scale) && $(PY) -m reproductions.report paper=$(paper) $(scale) results=true $(ARGS)
+
+site: $(READY)  ## one static site from the stored results, in site/; ARGS=out=FOLDER elsewhere
+	@$(PY) -m reproductions.site $(ARGS)
 
 bench-nmt: $(READY)  ## speed of training and decoding
 	@$(PY) -m reproductions.bench bench=nmt $(scale) $(ARGS)

@@ -129,7 +129,7 @@ def test_faults_are_chosen_by_name_or_file(tree: Path, capsys: pytest.CaptureFix
         assert main(words, tree, faults) == code
         assert len(capsys.readouterr().out.splitlines()) == lines
     assert main(["fau", "other"], tree, faults) == 2
-    assert "no such fault; there are: a fault, no effect" in capsys.readouterr().err
+    assert "no such fault: other: expected a part" in capsys.readouterr().err
 
 
 def test_modules_of_another_tree_prove_nothing():

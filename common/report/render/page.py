@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from common.report.published import Published
@@ -34,8 +35,8 @@ def sections_of(published: Published) -> list[tuple[str, str]]:
     return [(name, title) for name, title in SECTIONS if not (measured and name in absent and not absent[name] & plots)]
 
 
-def page(report: Report) -> str:
-    """The whole report as one HTML document that is also well-formed XML."""
+def page(report: Report, above: str = "") -> str:
+    """The whole report as one HTML document that is also well-formed XML. `above`: what stands before its header."""
     bodies = {
         "verdicts": verdicts(report.outcomes),
         "tables": _scores(report),
@@ -50,15 +51,19 @@ def page(report: Report) -> str:
     }
     names = sections_of(report.published)
     sections = [tag("section", tag("h2", title), bodies[name], id=name) for name, title in names]
+    return document(f"{report.published.paper}, scale {report.scale}: results", above, _header(report), sections)
+
+
+def document(title: str, *content: str | Iterable[str]) -> str:
+    """A page of its own: no network, no script."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", f"{report.published.paper}, scale {report.scale}: results"),
+        tag("title", title),
         tag("style", Markup(STYLE.read_text(encoding="utf-8"))),
     )
-    body = tag("body", tag("main", _header(report), sections))
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *content)), lang='en')}\n"
 
 
 def _header(report: Report) -> Markup:
