@@ -49,7 +49,7 @@ measure = for seed in $(subst $(comma), ,$(or $(SEEDS),1)); do \
 	$(PY) -m reproductions.bench bench=$(paper) $(scale) seed=$$seed $(if $(FRESH),fresh=true) $(if $(trained),,$(ARGS)) || \
 		{ failed=$$?; test $$failed = 1 || exit $$failed; }; done;
 
-.PHONY: help setup check test conformance mutants kernels-static bench-nmt bench-peers bench-attention site translate convert clean
+.PHONY: help setup check test repro-all conformance mutants kernels-static bench-nmt bench-peers bench-attention verify site translate convert clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -61,7 +61,7 @@ help:  ## this list
 	@echo "  SEEDS=1,2,3              seeds of each row"
 	@echo "  ARGS=\"key=value ...\"     overrides, or a new ablation; arguments of pytest for make test"
 	@echo "  FRESH=1                  re-run rows that are stored already"
-	@echo "  RUN=<folder>             the trained run that translate and convert use"
+	@echo "  RUN=<folder>             the run that translate, convert and verify use"
 	@echo "  TORCH_INDEX=<address>    index to take torch from, such as PyTorch's own for cpu"
 	@echo "  PYTHON=<interpreter>     Python 3.11 or 3.12 to make the environment with"
 
@@ -110,6 +110,12 @@ _known-%:
 repro-%: _known-% $(READY)  ## train the rows of its tables, then report
 	@$(call train,$(scale)) $(if $(measured),$(measure)) $(PY) -m reproductions.report paper=$(paper) $(scale) && exit $$failed
 
+# The field guide comes last: it reads rows of the others.
+repro-all: $(READY)  ## every paper at one scale, finished rows skipped, and one table at the end
+	@failed=0; for paper in $(filter-out field_guide,$(papers)) $(filter field_guide,$(papers)); do \
+		$(MAKE) --no-print-directory repro-$$paper || failed=1; done; \
+		$(PY) -m reproductions.summary $(scale) && exit $$failed
+
 dry-run-%: _known-% $(READY)  ## one update of every row with a made-up batch; SCALE=paper unless given
 	@$(call train,scale=$(or $(SCALE),paper) dry_run=true) exit $$failed
 
@@ -121,6 +127,10 @@ stored-%: _known-% $(READY)  ## put the runs behind the tracked RESULTS.md into 
 
 results-%: _known-% $(READY)  ## write the report into its tracked RESULTS.md, its runs beside it
 	@$(PY) -m reproductions.finished paper=$(paper) $(scale) && $(PY) -m reproductions.report paper=$(paper) $(scale) results=true $(ARGS)
+
+verify: $(READY)  ## whether the run RUN is what it says: files, hashes, data, scores; ARGS=again=true trains it again
+	$(if $(RUN),,$(error give the run: make verify RUN=runs/bahdanau/small/rnnsearch_30-s1))@$(PY) \
+		-m reproductions.verify run="$(RUN)" $(ARGS)
 
 site: $(READY)  ## one static site from the stored results, in site/; ARGS=out=FOLDER elsewhere
 	@$(PY) -m reproductions.site $(ARGS)

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from reproductions import ensemble, provenance
 from reproductions.compose import Job
+from reproductions.manifest import write_manifest
 
 POLL_SECONDS = 0.5
 JOB_MEMORY = 4 * 2**30
@@ -99,6 +100,8 @@ def work(job: Job) -> int:
     try:
         with FileLock(job.folder / ".lock", timeout=0) if first_process() else nullcontext():
             run(job.config, job.folder, list(job.ablation))
+            if first_process():
+                write_manifest(job.folder)
     except Timeout:
         print(f"error: {job.folder} is being written by another process: wait for it, or stop it", file=sys.stderr)
         return 1

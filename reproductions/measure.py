@@ -22,6 +22,7 @@ from hydra.utils import instantiate
 
 from common.naming import folder_name
 from reproductions import provenance
+from reproductions.manifest import write_manifest
 from reproductions.records import write_json, write_lines
 
 Config = dict[str, Any]
@@ -140,4 +141,5 @@ def write_row(
     }
     status = {"status": "failed", "error": failed} if failed else {"status": "ok"}
     write_json(place / "result.json", provenance.head(named, ablation) | scored["facts"] | spent | status)
+    write_manifest(place)
     return place

@@ -135,7 +135,7 @@ def stored_results(root: Path = ROOT) -> list[StoredResults]:
     """The tracked results of every paper, the oldest paper first."""
     folders = [file.parent for file in sorted((root / "reproductions").glob("*/RESULTS.md"))]
     years = {folder: load_published(folder / "published.yaml").year for folder in folders}
-    return [read_stored(folder / "RESULTS.md") for folder in sorted(folders, key=years.__getitem__)]
+    return [read_stored(folder / "RESULTS.md", folder.name) for folder in sorted(folders, key=years.__getitem__)]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Stored results: the verdicts that a tracked RESULTS.md holds."""
+"""The verdicts that a RESULTS.md holds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class StoredResults:
-    """A tracked RESULTS.md."""
+    """A RESULTS.md."""
 
     paper: str
     title: str
@@ -42,20 +42,18 @@ class StoredResults:
         return sum(one.verdict == verdict for one in self.verdicts)
 
 
-def read_stored(file: Path) -> StoredResults:
-    """Read reproductions/<paper>/RESULTS.md. Raises ValueError where it is not one that a report wrote."""
+def read_stored(file: Path, paper: str) -> StoredResults:
+    """Read a paper's RESULTS.md. Raises ValueError where it is not one that a report wrote."""
     text = file.read_text(encoding="utf-8")
     title = re.search(r"^# Results: (.+)$", text, re.MULTILINE)
     scale = re.search(r"^Scale: (\w+)\.", text, re.MULTILINE)
     section = re.search(r"^## Verdicts\n\n(.+?)\n\n", text, re.MULTILINE | re.DOTALL)
     if not (title and scale and section):
-        raise ValueError(
-            f"{file}: expected a title, a scale and verdicts, as make results-{file.parent.name} writes them"
-        )
+        raise ValueError(f"{file}: expected a title, a scale and verdicts, as a report writes them")
     header, _, *rows = (cells(line) for line in section[1].splitlines())
     if header != HEADER:
         raise ValueError(f"{file}: got the columns {', '.join(header)}, expected {', '.join(HEADER)}")
-    return StoredResults(file.parent.name, title[1], scale[1], tuple(_verdict(row, file) for row in rows))
+    return StoredResults(paper, title[1], scale[1], tuple(_verdict(row, file) for row in rows))
 
 
 def cells(line: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ def file(report: Report, tmp_path: Path) -> Path:
 
 
 def test_what_a_report_wrote_is_read_as_it_was_judged(report: Report, file: Path) -> None:
-    stored = read_stored(file)
+    stored = read_stored(file, "bahdanau")
     assert (stored.paper, stored.title, stored.scale) == ("bahdanau", report.published.title, report.scale)
     assert [one.verdict for one in stored.verdicts] == [outcome.verdict for outcome in report.outcomes]
     for one, outcome in zip(stored.verdicts, report.outcomes, strict=True):
@@ -39,13 +39,13 @@ def test_a_bar_in_a_cell_is_no_border() -> None:
     [
         ("✓ reproduced", "✓ upheld", "got the verdict '✓ upheld"),
         ("| verdict | claim |", "| verdict | statement |", "got the columns verdict, statement"),
-        ("## Verdicts", "## Outcomes", "expected a title, a scale and verdicts, as make results-bahdanau"),
+        ("## Verdicts", "## Outcomes", "expected a title, a scale and verdicts, as a report writes them"),
     ],
 )
 def test_what_no_report_wrote_is_refused(file: Path, old: str, new: str, message: str) -> None:
     file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     with pytest.raises(ValueError, match=message):
-        read_stored(file)
+        read_stored(file, "bahdanau")
 
 
 def test_the_matrix_counts_verdicts_and_leaves_out_what_none_has() -> None:
