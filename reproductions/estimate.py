@@ -28,7 +28,11 @@ def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:
     for job in jobs:
         key = model_key(job)
         if key not in known:
-            known[key] = seconds(job.config)
+            try:
+                known[key] = seconds(job.config)
+            except Exception as error:  # noqa: BLE001 - whatever it is: the row says so itself, the others go on
+                known[key] = 0.0
+                print(f"no estimate for {job.config['row']}: {type(error).__name__}: {error}", flush=True)
     order = sorted(jobs, key=lambda job: -known[model_key(job)])
     loads = [0.0] * side_by_side
     for job in order:

@@ -52,7 +52,9 @@ def _data(config: Config, result: Mapping[str, Any]) -> Iterator[str]:
 
 def _scores(folder: Path, config: Config, result: Mapping[str, Any]) -> Iterator[str]:
     """Of the outputs; a score that no output gives is not compared."""
+    from reproductions.job import task_of
     from reproductions.rescore import rescored
+    from reproductions.tasks.text import TextTask
 
     found: dict[str, float] = {}
     for file in sorted((folder / "sentences").glob("*.jsonl")):
@@ -62,10 +64,8 @@ def _scores(folder: Path, config: Config, result: Mapping[str, Any]) -> Iterator
             yield str(error)
             continue
         found |= {f"{file.stem}/{name}": score.value for name, score in scores.items()}
-    if (folder / "items").is_dir():
-        from reproductions.job import task_of
-
-        task = task_of(config)
+    task = task_of(config)
+    if isinstance(task, TextTask):
         for file in sorted((folder / "items").glob("*.jsonl")):
             records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
             found |= {f"{file.stem}/{name}": score.value for name, score in task.scores(records).items()}

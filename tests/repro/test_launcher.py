@@ -15,6 +15,7 @@ from filelock import FileLock
 
 from reproductions.compose import Job
 from reproductions.compose import job as job_of
+from reproductions.estimate import announce
 from reproductions.launcher import finished, launch, processes, run_row, slots, work
 
 ROOT = Path(__file__).parents[2]
@@ -163,3 +164,12 @@ def test_a_changed_source_is_run_by_a_process_of_its_own(tmp_path: Path, monkeyp
     with pytest.raises(SystemExit):
         run_row(["a=1"], tmp_path / "log.txt", {"MARK": "1"}, job_of(("experiment=bahdanau/rnnsearch_50",), None))
     assert started == [[sys.executable, "-m", "reproductions.train", "a=1", "1"]]
+
+
+def test_a_row_that_can_not_be_estimated_hides_no_other(
+    tiny: Maker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = tiny(row="rnnencdec_50", runs=tmp_path), tiny(runs=tmp_path)
+    bad.config["model"]["hidden"] = -1
+    assert announce([bad, good], 1) == [good, bad]
+    assert "no estimate for rnnsearch_50" in capsys.readouterr().out
