@@ -16,7 +16,10 @@ from yaml import YAMLError
 
 from common.naming import folder_name
 from reproductions.config import check, key_names, unknown
+from reproductions.cpu import training_precision
 from reproductions.provenance import NO_RESULT
+
+OmegaConf.register_new_resolver("training_precision", training_precision, replace=True)
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 SELECTS = {"experiment", "table", "scale", "seed", "trainer", "hydra"}
