@@ -8,6 +8,7 @@ SEEDS ?=
 ARGS ?=
 FRESH ?=
 RUN ?=
+BUDGET ?=
 TORCH_INDEX ?=
 
 supported = import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
@@ -49,7 +50,7 @@ measure = for seed in $(subst $(comma), ,$(or $(SEEDS),1)); do \
 	$(PY) -m reproductions.bench bench=$(paper) $(scale) seed=$$seed $(if $(FRESH),fresh=true) $(if $(trained),,$(ARGS)) || \
 		{ failed=$$?; test $$failed = 1 || exit $$failed; }; done;
 
-.PHONY: help setup check test repro-all conformance mutants kernels-static bench-nmt bench-peers bench-attention verify site translate convert clean
+.PHONY: help setup check test repro-all conformance mutants kernels-static bench-nmt bench-peers bench-attention plan verify site translate convert clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -62,6 +63,7 @@ help:  ## this list
 	@echo "  ARGS=\"key=value ...\"     overrides, or a new ablation; arguments of pytest for make test"
 	@echo "  FRESH=1                  re-run rows that are stored already"
 	@echo "  RUN=<folder>             the run that translate, convert and verify use"
+	@echo "  BUDGET=15m               time that plan fits tables into: s, m or h"
 	@echo "  TORCH_INDEX=<address>    index to take torch from, such as PyTorch's own for cpu"
 	@echo "  PYTHON=<interpreter>     Python 3.11 or 3.12 to make the environment with"
 
@@ -127,6 +129,9 @@ stored-%: _known-% $(READY)  ## put the runs behind the tracked RESULTS.md into 
 
 results-%: _known-% $(READY)  ## write the report into its tracked RESULTS.md, its runs beside it
 	@$(PY) -m reproductions.finished paper=$(paper) $(scale) && $(PY) -m reproductions.report paper=$(paper) $(scale) results=true $(ARGS)
+
+plan: $(READY)  ## what fits into BUDGET=15m on this machine, and which claims it decides; ARGS="papers=luong" narrows it
+	$(if $(BUDGET),,$(error give the time: make plan BUDGET=15m))@$(PY) -m reproductions.plan budget=$(BUDGET) $(scale) $(ARGS)
 
 verify: $(READY)  ## whether the run RUN is what it says: files, hashes, data, scores; ARGS=again=true trains it again
 	$(if $(RUN),,$(error give the run: make verify RUN=runs/bahdanau/small/rnnsearch_30-s1))@$(PY) \

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,18 @@ def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:
     """Print downloads, disk and a time estimate; return the jobs with the longest first, so that none trails behind."""
     for data in data_sets(jobs):
         print(f"data: {data.plan()}")
+    times = estimates(jobs)
+    order = sorted(jobs, key=lambda job: -times[model_key(job)])
+    print(
+        f"{len(jobs)} jobs, {side_by_side} at a time: about {duration(makespan(order, times, side_by_side))} on this "
+        f"machine (training {jobs[0].config['trainer']['precision']}, measured on a few made-up batches)",
+        flush=True,
+    )
+    return order
+
+
+def estimates(jobs: Sequence[Job]) -> dict[str, float]:
+    """Seconds of each by its `model_key`; 0 where a row can't be built, which is said."""
     known: dict[str, float] = {}
     for job in jobs:
         key = model_key(job)
@@ -33,16 +45,15 @@ def announce(jobs: Sequence[Job], side_by_side: int) -> list[Job]:
             except Exception as error:  # noqa: BLE001 - whatever it is: the row says so itself, the others go on
                 known[key] = 0.0
                 print(f"no estimate for {job.config['row']}: {type(error).__name__}: {error}", flush=True)
-    order = sorted(jobs, key=lambda job: -known[model_key(job)])
+    return known
+
+
+def makespan(order: Sequence[Job], times: Mapping[str, float], side_by_side: int) -> float:
+    """Seconds until all have run, each started when a place is free."""
     loads = [0.0] * side_by_side
     for job in order:
-        loads[loads.index(min(loads))] += known[model_key(job)]
-    print(
-        f"{len(jobs)} jobs, {side_by_side} at a time: about {duration(max(loads))} on this machine "
-        f"(training {jobs[0].config['trainer']['precision']}, measured on a few made-up batches)",
-        flush=True,
-    )
-    return order
+        loads[loads.index(min(loads))] += times[model_key(job)]
+    return max(loads)
 
 
 def data_sets(jobs: Sequence[Job]) -> list[StreamData]:

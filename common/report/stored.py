@@ -56,6 +56,13 @@ def read_stored(file: Path, paper: str) -> StoredResults:
     return StoredResults(paper, title[1], scale[1], tuple(_verdict(row, file) for row in rows))
 
 
+def read_seconds(file: Path) -> dict[str, float]:
+    """Of each run that a RESULTS.md lists, `<row>-s<seed>`: how long it took."""
+    lines = (cells(line) for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("| "))
+    found = {line[0]: re.search(r"\bseconds ([\d.]+)", line[2]) for line in lines if len(line) == 4}
+    return {run: float(seconds[1]) for run, seconds in found.items() if seconds and re.fullmatch(r".+-s\d+", run)}
+
+
 def cells(line: str) -> tuple[str, ...]:
     """Those of a line of a pipe table."""
     return tuple(cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1])
