@@ -16,7 +16,11 @@ from common.report.stored import StoredResults
 from reproductions.archive import archive_file, unpack
 from reproductions.report import ROOT, make_report, stored_results
 
-PAGES = {"MAP.md": "Map of all kinds", "CONTESTED.md": "Contested statements"}
+PAGES = {
+    "MAP.md": "Map of all kinds",
+    "CONTESTED.md": "Contested statements",
+    "TRACE.md": "Online softmax, step by step",
+}
 """Further pages that a package may have, and what leads to them."""
 
 
