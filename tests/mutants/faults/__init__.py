@@ -18,6 +18,7 @@ from tests.mutants.faults import (
     sparse,
     stored,
     texts,
+    tools,
     transformer,
     vision,
 )
@@ -37,6 +38,7 @@ FAULTS: tuple[Fault, ...] = (
     *sparse.FAULTS,
     *stored.FAULTS,
     *texts.FAULTS,
+    *tools.FAULTS,
     *vision.FAULTS,
     *mechanisms.FAULTS,
     *field_guide.FAULTS,
