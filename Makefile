@@ -50,7 +50,7 @@ measure = for seed in $(subst $(comma), ,$(or $(SEEDS),1)); do \
 	$(PY) -m reproductions.bench bench=$(paper) $(scale) seed=$$seed $(if $(FRESH),fresh=true) $(if $(trained),,$(ARGS)) || \
 		{ failed=$$?; test $$failed = 1 || exit $$failed; }; done;
 
-.PHONY: help setup check test repro-all conformance mutants kernels-static bench-nmt bench-peers bench-attention plan verify site translate convert clean
+.PHONY: help setup check test repro-all conformance mutants kernels-static bench-nmt bench-peers bench-attention plan verify site dashboard translate convert clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -139,6 +139,9 @@ verify: $(READY)  ## whether the run RUN is what it says: files, hashes, data, s
 
 site: $(READY)  ## one static site from the stored results, in site/; ARGS=out=FOLDER elsewhere
 	@$(PY) -m reproductions.site $(ARGS)
+
+dashboard: $(READY)  ## a W&B workspace and report of each paper, as code; without a key, their specifications in dashboard/
+	@$(PY) -m reproductions.dashboard $(ARGS)
 
 bench-nmt: $(READY)  ## speed of training and decoding
 	@$(PY) -m reproductions.bench bench=nmt $(scale) $(ARGS)

@@ -77,6 +77,7 @@ def finish_row(folder: Path, paper: str, scale: str) -> None:
             if good:
                 scores = {name: score["value"] for name, score in result.record["metrics"].items()}
                 training = {f"train/{name}": value for name, value in result.record["train"].items()}
+                training["parameters"] = result.record["parameters"]
                 wandb.run.log(scores | test_views(result))
                 wandb.run.summary.update(scores | training)
     except Exception as error:  # noqa: BLE001 - see above
@@ -168,7 +169,7 @@ def like_ours(table: Table, column: str, value: float) -> tuple[str, float]:
     """The key and the unit in which a run of ours logs what a published column holds."""
     ours = next(c.ours for c in table.columns if c.id == column)
     if isinstance(ours, Field):
-        return ours.path.replace(".", "/"), value / ours.factor
+        return ours.path.removeprefix("metrics.").removesuffix(".value").replace(".", "/"), value / ours.factor
     if isinstance(ours, Measure):
         return f"{ours.split}{'' if ours.subset == 'all' else '.' + ours.subset}/{ours.metric}", value
     return column, value

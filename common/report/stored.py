@@ -23,9 +23,9 @@ class Stored:
     basis: str
 
     @property
-    def sign(self) -> str:
-        """The mark of its verdict."""
-        return SIGNS[self.verdict]
+    def shown(self) -> str:
+        """As the report shows it."""
+        return f"{SIGNS[self.verdict]} {self.verdict}" + (f" ({self.seeds})" if self.seeds else "")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ import pytest
 import wandb
 from wandb.proto import wandb_internal_pb2
 
+from common.report.published import load_published
 from reproductions.compose import Job
+from reproductions.dashboard import shared_keys
 from reproductions.job import run
 from reproductions.log_measured import log_measured
 from reproductions.log_wandb import log_published, log_table, mode
@@ -89,6 +91,15 @@ def test_a_row_leaves_history_summary_and_table(tiny: Callable[..., Job]) -> Non
     assert any(row.get("test/sentences._type") == "table-file" for row in found["history"])
     assert any(row.get("test/lengths._type") == "table-file" for row in found["history"])
     assert found["exit"] == 0, "finished, so the next job does not write into it"
+    published = load_published(ROOT / "reproductions" / "bahdanau" / "published.yaml")
+    keys = shared_keys(published)
+    assert "test/bleu" in keys and set(keys) <= set(found["summary"]), "what the dashboard draws is logged"
+
+
+def test_keys_of_other_packages_are_those_of_scores() -> None:
+    """luong: perplexity is read from result.json, and logged as the score that it is; transformer: counts of parameters."""
+    for paper, key in (("luong", "test/perplexity"), ("transformer", "parameters")):
+        assert key in shared_keys(load_published(ROOT / "reproductions" / paper / "published.yaml"))
 
 
 def test_a_job_leaves_no_run_open_and_the_next_has_one_of_its_own(tiny: Callable[..., Job]) -> None:
