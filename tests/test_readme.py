@@ -102,4 +102,4 @@ def test_targets_named_in_the_text_exist() -> None:
     assert {"help", "translate", "setup", "dry-run-bahdanau"} <= named
     for target in named - {"repro-<paper>", "results-<paper>"}:
         if not target.endswith("-"):
-            assert make(f"make {target} RUN=x", ROOT, "--dry-run").returncode == 0, target
+            assert make(f"make {target} RUN=x BUDGET=1m", ROOT, "--dry-run").returncode == 0, target
