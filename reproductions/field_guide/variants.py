@@ -20,7 +20,7 @@ Source = Literal["self", "cross"]
 Visible = Literal["full", "causal", "sparse", "sparse, causal"]
 Attend = Callable[[Tensor], Tensor]
 """(1, n, D) to (1, n, D)."""
-D, HEADS, LONGEST = 16, 2, 1024
+D, HEADS, LONGEST = 16, 2, 4096
 
 
 @dataclass(frozen=True)
