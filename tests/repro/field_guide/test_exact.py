@@ -6,6 +6,7 @@ import yaml
 
 from common.report.claims import load_claims
 from common.report.published import load_published
+from data import code
 from reproductions.compose import CONF
 from reproductions.field_guide.exact import Exact, mapped, run, samples, scores
 from reproductions.field_guide.exact.value import Unavailable, about, at_least, at_most, same, true
@@ -132,3 +133,11 @@ def test_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused["failed"] == {
         "unit": "values", "at": {}, "refused": {"exact": "needs the package x, which is not installed"},
     }  # fmt: skip
+
+
+def test_a_changed_check_makes_its_results_stale() -> None:
+    """All modules of checks are sources of the part that runs them by name."""
+    found = code.closure(frozenset({"reproductions.field_guide.exact"}))
+    names = {file.stem for file in (PACKAGE / "exact").glob("*.py")} - {"__init__"}
+    assert {f"reproductions.field_guide.exact.{name}" for name in names} <= found
+    assert "reproductions.field_guide.variants" in found
