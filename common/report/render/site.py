@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 
 from common.report.render.markup import Markup, tag
 from common.report.render.page import document
+from common.report.render.tables_html import framed
 from common.report.render.text import SIGNS
 from common.report.render.verdicts_html import badge
 from common.report.stored import Stored, StoredResults
@@ -54,7 +55,7 @@ def _matrix(results: Sequence[StoredResults]) -> Markup:
         )
         for of in results
     ]
-    return scrolled(tag("table", tag("thead", head), tag("tbody", rows)), "Papers and verdicts")
+    return framed("Papers and verdicts", tag("thead", head), tag("tbody", rows))
 
 
 def _claims(of: StoredResults, further: Mapping[str, str]) -> Markup:
@@ -65,7 +66,7 @@ def _claims(of: StoredResults, further: Mapping[str, str]) -> Markup:
             for title in ("verdict", "claim", "effect [95%]", "held against")
         ],
     )
-    table = tag("table", tag("thead", head), tag("tbody", [_claim(one) for one in of.verdicts]))
+    table = framed(f"Claims: {of.title}", tag("thead", head), tag("tbody", [_claim(one) for one in of.verdicts]))
     summary = tag("summary", f"{len(of.verdicts)} claims")
     pages = {"Tables, figures and provenance": f"{of.paper}.html", **further}
     links = tag("nav", [tag("a", title, href=address) for title, address in pages.items()], aria_label=of.title)
@@ -73,7 +74,7 @@ def _claims(of: StoredResults, further: Mapping[str, str]) -> Markup:
         "section",
         tag("h2", of.title, id=of.paper),
         links,
-        tag("details", summary, scrolled(table, f"Claims: {of.title}"), open=None if len(of.verdicts) > 60 else "open"),
+        tag("details", summary, table, open=None if len(of.verdicts) > 60 else "open"),
     )
 
 
@@ -87,11 +88,6 @@ def _claim(one: Stored) -> Markup:
     return tag("tr", verdict, [tag("td", text, class_="words") for text in (one.claim, one.effect, one.held_against)])
 
 
-def scrolled(table: Markup, label: str) -> Markup:
-    """A wide table, which is moved by itself, with the keyboard as well."""
-    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=label)
-
-
 def rendered(markdown: str, title: str, pages: Mapping[str, str]) -> str:
     """A RESULTS.md, or another page of Markdown, as a page of the site.
 
@@ -101,8 +97,8 @@ def rendered(markdown: str, title: str, pages: Mapping[str, str]) -> str:
     html = html.replace("<th>", '<th scope="col">')
     places = iter(range(1, 1 + html.count("<table>")))
     html = re.sub(
-        "<table>.*?</table>",
-        lambda found: scrolled(Markup(found[0]), f"Table {next(places)}"),
+        "<table>(.*?)</table>",
+        lambda found: framed(f"Table {next(places)}", Markup(found[1])),
         html,
         flags=re.DOTALL,
     )
