@@ -1,8 +1,8 @@
 """python -m reproductions.verify run=FOLDER [again=true]: whether a finished run is what it says.
 
 Its files are as it left them; its configuration, sources and data are those of its hashes; its scores are what its stored
-outputs give: translations are scored again, items of text are summed again. again=true trains (or measures) it once more
-beside the runs and compares the scores of trained rows, which are the same to the last digit on the same machine.
+outputs give: translations are scored again, items of text are summed again. again=true trains it once more
+beside the runs and compares the scores, which are the same to the last digit on the same machine.
 Exit code: 0; 1 and a line a finding where something differs; 2 for a wrong argument.
 """
 
