@@ -1,13 +1,15 @@
 """The runner of `python -m tests.mutants`: what counts as noticed and what does not, on a small tree of its own."""
 
 import ast
+import functools
 import signal
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import ROOT, main
+from tests.mutants.__main__ import AT_ONCE, ROOT, main
 from tests.mutants.fault import Fault
 from tests.mutants.faults import FAULTS
 from tests.mutants.process import judge
@@ -29,6 +31,8 @@ FILES = {
         "@pytest.mark.skip\ndef test_skipped():\n    assert False\n"
     ),
 }
+
+run = functools.partial(main, imported=())
 
 
 @pytest.fixture
@@ -73,7 +77,7 @@ PROVES_NOTHING = {
 
 def outcome(tree: Path, capsys: pytest.CaptureFixture[str], planted: Fault) -> tuple[int, list[str]]:
     """Exit code and lines of a run, which leaves the tree as it was."""
-    code = main([], tree, [planted], limit=2)
+    code = run([], tree, [planted], limit=2)
     assert {name: (tree / name).read_text() for name in FILES} == FILES
     assert sorted(str(f.relative_to(tree)) for f in tree.rglob("*") if f.is_file()) == sorted(FILES)
     return code, capsys.readouterr().out.splitlines()
@@ -114,10 +118,23 @@ def test_tests_that_do_not_pass_anyway(tree: Path, capsys: pytest.CaptureFixture
     assert code == 1 and line.startswith("the unchanged tree does not pass") and detail in line
 
 
+def test_many_tests_of_the_unchanged_tree_share_no_processes_limit(
+    tree: Path, tmp_path_factory: pytest.TempPathFactory
+):
+    """As one process's limit of computing time is for the tests of one fault."""
+    shared, count = tmp_path_factory.mktemp("shared") / "processes", 3 * AT_ONCE
+    noting = "\n\ndef test_{}():\n    with open({!r}, 'a') as out:\n        out.write(f'{{sums.os.getpid()}}\\n')\n"
+    with (tree / "tests/test_sums.py").open("a", encoding="utf-8") as file:
+        file.writelines(noting.format(n, str(shared)) for n in range(count))
+    assert run([], tree, [fault("x * x", tests=(*BOTH, *(f"{TESTS}test_{n}" for n in range(count))))]) == 0
+    processes = Counter(shared.read_text().split())
+    assert sum(processes.values()) == count and max(processes.values()) <= AT_ONCE
+
+
 def test_one_fault_leaves_nothing_behind_for_the_next(tree: Path, capsys: pytest.CaptureFixture[str]):
     """More faults than copies of the tree, the same size and within a second. Files that they make are not in the tree."""
     changes = ("x * x", "x - x", "x + 1", "2 * x", "x + 2", "2 + x")
-    assert main([], tree, [fault(f"open('made', 'w').write('') or {new}") for new in changes]) == 1
+    assert run([], tree, [fault(f"open('made', 'w').write('') or {new}") for new in changes]) == 1
     assert not (tree / "made").exists()
     verdicts = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert verdicts == ["caught", "caught", "caught", "SURVIVES", "caught", "caught", "6"]
@@ -126,9 +143,9 @@ def test_one_fault_leaves_nothing_behind_for_the_next(tree: Path, capsys: pytest
 def test_faults_are_chosen_by_name_or_file(tree: Path, capsys: pytest.CaptureFixture[str]):
     faults = [fault("x * x"), replace(fault("2 * x"), name="no effect")]
     for words, code, lines in ((["fau"], 0, 2), (["effect"], 1, 2), (["sums.py"], 1, 3), (["effect", "fau"], 1, 3)):
-        assert main(words, tree, faults) == code
+        assert run(words, tree, faults) == code
         assert len(capsys.readouterr().out.splitlines()) == lines
-    assert main(["fau", "other"], tree, faults) == 2
+    assert run(["fau", "other"], tree, faults) == 2
     assert "no such fault: other: expected a part" in capsys.readouterr().err
 
 

@@ -1,5 +1,6 @@
 """Prints one line a fault and a summary. Exit code 1 if a fault survives or proves nothing, 2 for a name that is none."""
 
+import math
 import resource
 import shutil
 import sys
@@ -13,17 +14,30 @@ from queue import SimpleQueue
 
 from tests.mutants.fault import Fault
 from tests.mutants.faults import FAULTS
-from tests.mutants.process import CPU_SECONDS, Outcome, Runner
+from tests.mutants.process import Outcome, Runner
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("common", "conf", "data", "reproductions", "tests", "pyproject.toml")
 WORKERS = 2
+CPU_SECONDS = 120
+"""Of one process, at most. Computing time: a busy machine takes nothing from it."""
+IMPORTED = ("hypothesis", "numpy", "torch")
+"""Once for all processes: each takes longer than most tests."""
+AT_ONCE = 8
+"""Tests of the unchanged tree in one process, whose computing time is limited as a fault's is."""
 
 VERDICTS = {"failed": "caught", "crashed": "crash", "passed": "SURVIVES", "broken": "PROVES NOTHING"}
 
 
-def main(words: Sequence[str], root: Path = ROOT, faults: Sequence[Fault] = FAULTS, limit: int = CPU_SECONDS) -> int:
-    """words: only the faults whose name or file holds one of them. limit: computing time of one process, in seconds."""
+def main(
+    words: Sequence[str],
+    root: Path = ROOT,
+    faults: Sequence[Fault] = FAULTS,
+    limit: int = CPU_SECONDS,
+    imported: Sequence[str] = IMPORTED,
+) -> int:
+    """words: only the faults whose name or file holds one of them. limit: computing time of one process, in seconds.
+    imported: modules of other packages that the tests have without the time that importing them takes."""
     found = {word: [fault for fault in faults if word in f"{fault.file} {fault.name}"] for word in words}
     if absent := [word for word, some in found.items() if not some]:
         print(
@@ -34,9 +48,10 @@ def main(words: Sequence[str], root: Path = ROOT, faults: Sequence[Fault] = FAUL
     chosen = [fault for fault in faults if not words or any(fault in some for some in found.values())]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ends, ThreadPoolExecutor(WORKERS) as pool:
-        copies = ends.enter_context(closing(Copies(root, Path(folder), limit)))
+        copies = ends.enter_context(closing(Copies(root, Path(folder), limit, imported)))
         tests = sorted({test for fault in chosen for test in fault.tests})
-        for outcome in pool.map(copies.run, [part for n in range(WORKERS) if (part := tests[n::WORKERS])]):
+        parts = range(math.ceil(len(tests) / AT_ONCE))
+        for outcome in pool.map(copies.run, [tests[n :: len(parts)] for n in parts]):
             if outcome.kind != "passed":
                 print(f"the unchanged tree does not pass, so that nothing can be shown: {outcome.detail}")
                 return 1
@@ -53,9 +68,9 @@ def main(words: Sequence[str], root: Path = ROOT, faults: Sequence[Fault] = FAUL
 
 
 class Copies:
-    """One of the tree for each worker, all the same. limit: computing time of one process, in seconds."""
+    """One of the tree for each worker, all the same."""
 
-    def __init__(self, root: Path, folder: Path, limit: int) -> None:
+    def __init__(self, root: Path, folder: Path, limit: int, imported: Sequence[str]) -> None:
         first = folder / "0"
         first.mkdir()
         for part in PARTS:
@@ -64,7 +79,7 @@ class Copies:
             elif (root / part).exists():
                 shutil.copy(root / part, first)
         others = [Path(shutil.copytree(first, folder / str(n))) for n in range(1, WORKERS)]
-        self.runners = [Runner(tree, limit) for tree in (first, *others)]
+        self.runners = [Runner(tree, limit, imported) for tree in (first, *others)]
         self.free: SimpleQueue[Runner] = SimpleQueue()
         for runner in self.runners:
             self.free.put(runner)

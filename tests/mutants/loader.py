@@ -1,20 +1,19 @@
 """Starts pytest by forking a process that has imported what takes longer to import than most tests run.
 
-Stands alone: it is started by its file's name, next to a tree that may be of anything, and imports nothing of it. A line of
+Stands alone: it is started by its file's name, next to a tree that may be of anything, and imports nothing of it. Its
+arguments are names of modules to import beforehand. A line of
 standard input is a JSON object: `tree`, `arguments` of pytest and `output`, the file for what it prints. A line of standard
 output is how it ended: its exit code, or minus the signal.
 """
 
 import gc
+import importlib
 import json
 import os
 import sys
 from pathlib import Path
 
-import hypothesis  # noqa: F401 - imported to be there
-import numpy  # noqa: F401
 import pytest
-import torch  # noqa: F401
 
 
 def test(tree: str, arguments: list[str], output: str) -> int:
@@ -29,6 +28,8 @@ def test(tree: str, arguments: list[str], output: str) -> int:
 
 
 def main() -> None:
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     gc.freeze()  # collected or not, what is shared is not copied for it
     for line in sys.stdin:
         child = os.fork()

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 STANDALONE = tuple(Path(__file__).with_name(name) for name in ("loader.py", "witness.py"))
-CPU_SECONDS = 120
-"""Of one process, at most. Computing time: a busy machine takes nothing from it."""
-
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 
 
@@ -28,15 +25,15 @@ class Outcome:
 
 
 class Runner:
-    """Runs tests in a tree, each time in a fresh copy of one process that has imported torch: see `loader`."""
+    """Runs tests in a tree, each time in a fresh copy of one process that has imported some modules: see `loader`."""
 
-    def __init__(self, tree: Path, cpu_seconds: int = CPU_SECONDS) -> None:
+    def __init__(self, tree: Path, cpu_seconds: int, imported: Sequence[str]) -> None:
         self.tree, self.cpu_seconds = tree, cpu_seconds
         self.beside = tempfile.TemporaryDirectory()
         for file in STANDALONE:
             shutil.copy(file, self.beside.name)
         self.loader = subprocess.Popen(
-            [sys.executable, str(Path(self.beside.name, "loader.py"))],
+            [sys.executable, str(Path(self.beside.name, "loader.py")), *imported],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment(),
         )  # fmt: skip
 
