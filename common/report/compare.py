@@ -11,11 +11,11 @@ import numpy as np
 from common.report.claims import Claim, Claims
 from common.report.effects import Missing, Sample, read_systems
 from common.report.measured import measured_steps
-from common.report.measures import PER_TOKEN, Field, Measure, Quantity
+from common.report.measures import PER_TOKEN, SHARES, Field, Measure, Quantity
 from common.report.medians import weakest
 from common.report.results import Results, Row, Run
 from common.report.scores import Array
-from common.report.stats import LEVEL, RESAMPLES, Estimate, System, bootstrap, holm
+from common.report.stats import LEVEL, RESAMPLES, ROUNDING, Estimate, System, bootstrap, holm, with_unseen
 
 REPRODUCED = "reproduced"
 DIRECTION_ONLY = "direction only"
@@ -121,6 +121,9 @@ def _measured(claim: Claim, rows: list[Row], systems: list[System], sample: Samp
         ]
     if not all(np.isfinite([step.value, step.low, step.high]).all() for step in steps):
         raise Missing("the effect is undefined: a score of zero, or too few sentences in some resample")
+    if sample and claim.kind != "ratio" and isinstance(claim.reading, Measure) and claim.reading.metric in SHARES:
+        limits = (0.0 if len(claim.rows) == 1 else -100.0, 100.0)
+        steps = [step if step.se > ROUNDING else with_unseen(step, sample.clusters, limits) for step in steps]
     effect = min(steps, key=lambda step: claim.direction * step.value / (step.se or 1.0))
     p, favours = _p_value(claim, effect)
     shown = _exponential(effect) if claim.kind == "ratio" else effect

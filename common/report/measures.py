@@ -34,6 +34,8 @@ SCORERS = {
 """Kinds of scorers that a published number may name; values of different kinds are not compared."""
 PER_TOKEN = ("log_likelihood", "bits")
 """Metrics that compare only between rows that cut their text into the same tokens."""
+SHARES = ("accuracy",)
+"""Metrics from 0 to 100 to which each item adds 0 or 100."""
 
 
 @dataclass(frozen=True)

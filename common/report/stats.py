@@ -13,6 +13,8 @@ from common.report.scores import Array
 RESAMPLES = 2000
 LEVEL = 0.05
 POWER = 0.80
+ROUNDING = 1e-9
+"""A standard error below it is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +148,25 @@ def estimates(value: Array, draws: Array, degrees: Array) -> list[Estimate]:
     columns = (value, low, high, draws.std(axis=0), degrees)
     rows = zip(*(np.atleast_1d(column).tolist() for column in columns), strict=True)
     return [Estimate(value, low, high, se, df) for value, low, high, se, df in rows]
+
+
+def with_unseen(effect: Estimate, clusters: int, limits: tuple[float, float]) -> Estimate:
+    """Of an effect that no resample changes, as all clusters are alike: with what may have gone unseen.
+
+    Up to a share -ln(0.05 / 2) / n of all clusters may be others without one of n being so in 2.5 of 100 draws (the rule of
+    three: Hanley and Lippman-Hand 1983), and each moves the effect by the width of its limits at most.
+    """
+    assert clusters > 1
+    low, high = limits
+    reach = (high - low) * float(-np.log(LEVEL / 2)) / clusters
+    df = clusters - 1
+    return Estimate(
+        effect.value,
+        max(low, effect.value - reach),
+        min(high, effect.value + reach),
+        se=reach / float(t.ppf(1 - LEVEL / 2, df)),
+        df=df,
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -18,6 +18,7 @@ from reproductions.stored import opened
 class Reordered:
     """`tau`, a sample for each test sentence of two words or more: Kendall's tau, from -1 to 1, of the order of the target's
     words and that in which the source words that each looks at most stand from the end. 1: it reads backwards, word by word.
+    `tau_mean`: the same of the mean place that each looks at, which moves even where no word has most of the weight.
 
     of: row -> {run: folder of a translator of reversed sentences}.
     """
@@ -35,7 +36,14 @@ class Reordered:
                 words = weights[:-1, :-1]  # without the marks of the end
                 if len(words) > 1:
                     store(rows, row, "tau", "test", "of 1").append(tau(-words.argmax(-1)))
+                    store(rows, row, "tau_mean", "test", "of 1").append(tau(-mean_place(words)))
         return rows
+
+
+def mean_place(weights: Tensor) -> Tensor:
+    """(T,), in words from the first, which is 0. weights: (T, S), of which a row need not sum to 1."""
+    places = torch.arange(weights.shape[-1], dtype=weights.dtype)
+    return (weights @ places) / weights.sum(-1)
 
 
 def tau(values: Tensor) -> float:

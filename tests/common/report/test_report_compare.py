@@ -1,5 +1,6 @@
 """Verdicts on planted effects: each can come out, and swapping rows turns it round."""
 
+import json
 import re
 from pathlib import Path
 
@@ -211,6 +212,27 @@ def test_one_measurement_shows_nothing(tmp_path: Path):
     [outcome] = verdicts(tmp_path, [claim])
     assert outcome.verdict == "inconclusive"
     assert "no interval" in outcome.reason
+
+
+# Of 20 items 18 % may be others without one being seen, of 2,000 items 0.2 %: of a gap, which moves by twice 100, the double.
+@pytest.mark.parametrize(("items", "verdict"), [(20, "inconclusive"), (2000, "reproduced")])
+def test_rows_that_answer_all_items(tmp_path: Path, items: int, verdict: str):
+    item = {"length": 5, "nll": 0.0, "hits": 1, "targets": 1}
+    lines = [json.dumps({"id": str(n), "cluster": str(n), **item}) for n in range(items)]
+    for row in ("good", "poor"):
+        folder = plant(tmp_path, row, 1, []) / "items"
+        folder.mkdir()
+        (folder / "test.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    claim = {
+        **without("published", "band"),
+        "metric": "accuracy",
+        "direction": "less",
+        "threshold": 1.0,
+        "no_effect": 1.0,
+    }
+    [outcome] = verdicts(tmp_path, [claim])
+    assert outcome.effect is not None
+    assert (outcome.verdict, outcome.effect.value) == (verdict, 0.0)
 
 
 def test_one_seed_is_said(tmp_path: Path):

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm, t
 
 from common.report.scores import bleu, quotient
-from common.report.stats import Estimate, System, bootstrap, holm
+from common.report.stats import ROUNDING, Estimate, System, bootstrap, holm, with_unseen
 
 
 def means(
@@ -27,6 +27,18 @@ def means(
 
 def difference(scores):
     return scores[0] - scores[1]
+
+
+def test_what_may_be_unseen_in_a_hundred_items_that_are_alike():
+    """All of 100 answered: by Clopper and Pearson 96.378 % to 100 %, as 0.96378^100 = 0.025; the limit of many items, that
+    share being -ln(0.025) / n, is 3.689 % from 100. A gap of two rows moves by 200 at most."""
+    alike = bootstrap([System(np.full((1, 100, 2), [100.0, 1.0]), quotient)])[0]
+    assert alike.se < ROUNDING
+    found = with_unseen(alike, 100, (0.0, 100.0))
+    assert (found.value, found.high) == pytest.approx((100.0, 100.0)) and found.low == pytest.approx(96.378, abs=0.1)
+    assert found.p_above(found.low) == pytest.approx(0.025) and found.p_above(90.0) < 0.001
+    gap = with_unseen(Estimate(0.0, 0.0, 0.0, 0.0, 1), 2000, (-100.0, 100.0))
+    assert (gap.low, gap.high) == pytest.approx((-0.3689, 0.3689), abs=1e-4)
 
 
 def test_holm_worked_by_hand():

@@ -106,6 +106,13 @@ FAULTS = (
         (f"{PROBES}::test_tau_by_hand",),
     ),
     Fault(
+        "guide: a mean place of what is not the whole weight",
+        "reproductions/field_guide/probes/reordered.py",
+        "(weights @ places) / weights.sum(-1)",
+        "weights @ places",
+        (f"{PROBES}::test_a_mean_place_moves_where_the_word_most_looked_at_does_not",),
+    ),
+    Fault(
         "guide: distances from the wrong end",
         "reproductions/field_guide/probes/far.py",
         "size[-1 - k] / size[-2]",

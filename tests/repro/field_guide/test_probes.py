@@ -17,7 +17,7 @@ from reproductions.field_guide.probes.layers import Layers
 from reproductions.field_guide.probes.maps import measured
 from reproductions.field_guide.probes.pronouns import Sentences, at_the_answer, looks_most, pushed
 from reproductions.field_guide.probes.remedies import REMEDIES, Remedies
-from reproductions.field_guide.probes.reordered import tau
+from reproductions.field_guide.probes.reordered import mean_place, tau
 
 CAUSAL: dict[str, Any] = {"backend": "reference", "causal": True}
 
@@ -40,6 +40,13 @@ def queries_of_zeros(of: nn.Module) -> None:
 )
 def test_tau_by_hand(values: list[int], expected: float) -> None:
     assert tau(torch.tensor(values)) == pytest.approx(expected)
+
+
+def test_a_mean_place_moves_where_the_word_most_looked_at_does_not() -> None:
+    """Evenly over the words that are left, of which the first is a little more: as a translator from the end may read."""
+    left = torch.tensor([[0.3, 0.2, 0.2, 0.2], [0.4, 0.3, 0.3, 0.0], [0.6, 0.4, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
+    torch.testing.assert_close(mean_place(left), torch.tensor([1.2 / 0.9, 0.9, 0.4, 0.0]))
+    assert tau(-left.argmax(-1)) == 0.0 and tau(-mean_place(left)) == 1.0
 
 
 def test_maps_without_queries_are_flat_and_alike() -> None:
