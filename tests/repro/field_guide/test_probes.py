@@ -129,11 +129,25 @@ def test_a_gradient_that_halves_with_each_step() -> None:
     assert found == {"1": [1.0] * 3, "2": pytest.approx([0.5] * 3), "5": pytest.approx([0.5**4] * 3)}
 
 
-def test_layers_are_timed_at_each_length() -> None:
-    layers = {"full": Full(**CAUSAL), "recurrent": Recurrent(cell="gru")}
-    found = Layers(layers=layers, lengths=[4, 8], batch=1, d_model=8, heads=2, repeats=3, threads=1)(1)
+def test_what_layers_cost_at_each_length() -> None:
+    """Attention that is written out keeps matrices of T^2, a fused kernel keeps none."""
+    layers = {
+        "written": Full(**CAUSAL),
+        "fused": Full(**{**CAUSAL, "backend": "sdpa"}),
+        "recurrent": Recurrent(cell="gru"),
+    }
+    found = Layers(
+        layers=layers, lengths=[4, 64, 128], both=[64, 128], batch=1, d_model=8, heads=2, repeats=3, threads=1
+    )(1)  # fmt: skip
     for row in layers:
-        assert {length: len(taken) for length, taken in found[row]["forward_ms"]["at"].items()} == {"4": 3, "8": 3}
+        at = {name: {length: len(taken) for length, taken in of["at"].items()} for name, of in found[row].items()}
+        assert at["forward_ms"] == {"4": 3, "64": 3, "128": 3} and at["both_ms"] == {"64": 3, "128": 3}
+        assert at["forward_mb"] == {"4": 1, "64": 1, "128": 1} and at["both_mb"] == {"64": 1, "128": 1}
+    for direction in ("forward", "both"):
+        grown = {
+            row: (of := found[row][f"{direction}_mb"]["at"])["128"][0] / of["64"][0] for row in ("written", "fused")
+        }
+        assert grown["written"] > 3.3 and grown["fused"] < 2.7, (direction, grown)
 
 
 def test_remedies() -> None:
