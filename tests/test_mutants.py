@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -147,6 +148,17 @@ def test_faults_are_chosen_by_name_or_file(tree: Path, capsys: pytest.CaptureFix
         assert len(capsys.readouterr().out.splitlines()) == lines
     assert run(["fau", "other"], tree, faults) == 2
     assert "no such fault: other: expected a part" in capsys.readouterr().err
+
+
+def test_shares_are_all_faults_together(tree: Path, capsys: pytest.CaptureFixture[str]):
+    faults = [replace(fault(f"x * x + {n}"), name=f"fault {n}") for n in range(5)]
+    names = []
+    for part in ("1/2", "2/2"):
+        assert run([f"share={part}"], tree, faults) == 0
+        names.append(re.findall(r"fault \d", capsys.readouterr().out))
+    assert names == [["fault 0", "fault 2", "fault 4"], ["fault 1", "fault 3"]]
+    assert run(["share=6/6"], tree, faults) == 2 and "no fault left of 5" in capsys.readouterr().err
+    assert run(["share=0/4"], tree, faults) == 2 and "no such fault: share=0/4" in capsys.readouterr().err
 
 
 def test_modules_of_another_tree_prove_nothing():

@@ -1,6 +1,11 @@
-"""Prints one line a fault and a summary. Exit code 1 if a fault survives or proves nothing, 2 for a name that is none."""
+"""python -m tests.mutants [words of names or files] [share=1/4]: one line a fault and a summary.
+
+share=1/4: the first of every four faults, 2/4 the second. Exit code 1 if a fault survives or proves nothing, 2 for a name that
+is none.
+"""
 
 import math
+import re
 import resource
 import shutil
 import sys
@@ -36,8 +41,11 @@ def main(
     limit: int = CPU_SECONDS,
     imported: Sequence[str] = IMPORTED,
 ) -> int:
-    """words: only the faults whose name or file holds one of them. limit: computing time of one process, in seconds.
+    """words: only the faults whose name or file holds one of them, and of those a share. limit: computing time of one process, in seconds.
     imported: modules of other packages that the tests have without the time that importing them takes."""
+    shares = [re.fullmatch(r"share=([1-9]\d*)/([1-9]\d*)", word) for word in words]
+    every = [(int(share[1]) - 1, int(share[2])) for share in shares if share]
+    words = [word for word, share in zip(words, shares, strict=True) if not share]
     found = {word: [fault for fault in faults if word in f"{fault.file} {fault.name}"] for word in words}
     if absent := [word for word, some in found.items() if not some]:
         print(
@@ -46,6 +54,11 @@ def main(
         )
         return 2
     chosen = [fault for fault in faults if not words or any(fault in some for some in found.values())]
+    for first, step in every:
+        chosen = chosen[first::step]
+    if not chosen:
+        print(f"no fault left of {len(faults)}: expected a share of as many parts at most", file=sys.stderr)
+        return 2
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ends, ThreadPoolExecutor(WORKERS) as pool:
         copies = ends.enter_context(closing(Copies(root, Path(folder), limit, imported)))
