@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 """Each part, and which of our modules it may import besides itself."""
 
-COMMANDS = ("tasks", "peers")
+COMMANDS = ("tasks", "peers", "doctor")
 """Folders of reproductions that are no paper's."""
 
 GUIDE = "field_guide"
@@ -46,7 +46,7 @@ GUIDE = "field_guide"
 TRAINING = ("reproductions/train.py", "reproductions/job.py", "reproductions/log_wandb.py")
 
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "hydra": ("reproductions/*.py", "tests/**"),
+    "hydra": ("reproductions/*.py", "reproductions/doctor/*.py", "tests/**"),
     "pytorch_lightning": ("common/lit/**", "common/callbacks/**", "data/**", *TRAINING, "tests/**"),
     "lightning": (),
     "triton": ("common/attention/kernels/**", "common/attention/backends/triton.py", "tests/**"),
