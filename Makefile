@@ -50,7 +50,7 @@ measure = for seed in $(subst $(comma), ,$(or $(SEEDS),1)); do \
 	$(PY) -m reproductions.bench bench=$(paper) $(scale) seed=$$seed $(if $(FRESH),fresh=true) $(if $(trained),,$(ARGS)) || \
 		{ failed=$$?; test $$failed = 1 || exit $$failed; }; done;
 
-.PHONY: help setup check test repro-all conformance mutants kernels-static bench-nmt bench-peers bench-attention plan verify site dashboard translate convert clean
+.PHONY: help setup check test repro-all conformance mutants kernels-static bench-nmt bench-peers bench-attention plan choose doctor verify site dashboard translate convert clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -137,6 +137,12 @@ plan: $(READY)  ## what fits into BUDGET=15m on this machine, and which claims i
 verify: $(READY)  ## whether the run RUN is what it says: files, hashes, data, scores; ARGS=again=true trains it again
 	$(if $(RUN),,$(error give the run: make verify RUN=runs/bahdanau/small/rnnsearch_30-s1))@$(PY) \
 		-m reproductions.verify run="$(RUN)" $(ARGS)
+
+choose: $(READY)  ## which attention for a length and a task, ARGS="--length 8192 --task longqa --phase infer --memory 24GiB"
+	@$(PY) -m reproductions.choose $(ARGS)
+
+doctor: $(READY)  ## what is wrong with a run or a row, ARGS="oom|blur|position|causal|dims RUN_OR_OVERRIDES"
+	@$(PY) -m reproductions.doctor $(ARGS)
 
 site: $(READY)  ## one static site from the stored results, in site/; ARGS=out=FOLDER elsewhere
 	@$(PY) -m reproductions.site $(ARGS)

@@ -78,8 +78,7 @@ def opened(run: str, data: Any = None) -> Opened:
 
 @dataclass(frozen=True)
 class Reader:
-    """A model of text as it was tested and as it was drawn, and sequences of the longest from all over its test text, (B, T)
-    ids."""
+    """A model of text as it was tested and as it was drawn, and sequences from all over its test text, (B, T) ids."""
 
     tested: nn.Module
     drawn: nn.Module
@@ -92,8 +91,6 @@ def reader(run: str, sequences: int) -> Reader:
 
     of = opened(run)
     drawn = build(configuration(Path(run)), of.data).model.eval()
-    batches = [batch.tokens[batch.real.all(1)] for batch in of.data.eval_batches("test")]
-    longest = max(tokens.shape[1] for tokens in batches)
-    whole = torch.cat([tokens for tokens in batches if tokens.shape[1] == longest])
+    whole = torch.cat([batch.tokens[batch.real.all(1)] for batch in of.data.eval_batches("test")])
     chosen = torch.linspace(0, len(whole) - 1, min(sequences, len(whole))).long()
     return Reader(of.module.model, drawn, whole[chosen])

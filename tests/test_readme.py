@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import torch
@@ -47,10 +48,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, folder / name)
-    yaml_block = re.search(r"`my_conf/ablation/mine.yaml` holds.*?```yaml\n(.*?)```", README, re.DOTALL)
+    yaml_block = re.search(r"`my_conf/ablation/mine.yaml`:\n\n( +)```yaml\n(.*?)```", README, re.DOTALL)
     assert yaml_block
     (folder / "my_conf" / "ablation").mkdir(parents=True)
-    (folder / "my_conf" / "ablation" / "mine.yaml").write_text(yaml_block.group(1))
+    (folder / "my_conf" / "ablation" / "mine.yaml").write_text(dedent(yaml_block[1] + yaml_block[2].lstrip()))
     return folder
 
 
@@ -73,13 +74,23 @@ def test_a_wrong_target_would_be_noticed() -> None:
     assert make("make repro-bahdanua", ROOT, "--dry-run").returncode != 0
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if "SCALE=smoke" in c])
-def test_smoke_commands_run_and_add_their_line(command: str, copy: Path) -> None:
-    done = make(command, copy)
-    assert done.returncode == 0, done.stdout + done.stderr
-    arguments = shlex.split(command)
-    line = next(a for a in arguments if a.startswith("ARGS="))[5:].split()[-1].removeprefix("ablation=")
-    assert f"RNNsearch-50+{line}" in done.stdout
+LONG = ("make repro-bahdanau", "make test", "make plan BUDGET=15m", "make repro-all")
+"""And what is at paper scale. Each has tests of its own."""
+
+
+def test_commands_run_one_after_the_other(copy: Path) -> None:
+    """As a newcomer types them, but for those that take long."""
+    for command in COMMANDS:
+        if command in LONG or "SCALE=paper" in command:
+            continue
+        done = make(command, copy)
+        assert done.returncode == 0, done.stdout + done.stderr
+        words = shlex.split(command)
+        if words[1].startswith("repro-") and words[-1].startswith("ARGS="):
+            line = words[-1][5:].split()[-1].removeprefix("ablation=")
+            assert f"RNNsearch-50+{line}" in done.stdout
+        told = {"verify": "as it was", "choose": "front", "doctor": "nothing wrong found"}
+        assert told.get(words[1], "") in done.stdout
 
 
 def test_the_verdicts_shown_are_those_of_the_stored_results() -> None:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from common.nn.diversity import cosines, entropies, watched
 from reproductions.doctor.subject import Report, Subject
-from reproductions.stored import reader
+from reproductions.job import build
 
 SEQUENCES = 8
 EVEN, ALIKE = 0.98, 0.95
@@ -13,11 +13,13 @@ EVEN, ALIKE = 0.98, 0.95
 
 
 def blur(subject: Subject) -> Report:
-    """Of a run with full attention, on its test text."""
-    if subject.run is None:
-        subject.tested()  # which says what is missing
-    found = reader(str(subject.run), SEQUENCES)
-    return heads(found.tested, found.drawn, found.tokens)
+    """Of a run with full attention, on the longest sequences of its test text, some from all over it."""
+    found = subject.opened()
+    texts = [batch.tokens[batch.real.all(1)] for batch in found.data.eval_batches("test")]
+    longest = max(tokens.shape[1] for tokens in texts)
+    whole = torch.cat([tokens for tokens in texts if tokens.shape[1] == longest])
+    chosen = torch.linspace(0, len(whole) - 1, min(SEQUENCES, len(whole))).long()
+    return heads(found.module.model, build(subject.config, found.data).model.eval(), whole[chosen])
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from common.lit.training import Trained
 from reproductions import dry_run
 from reproductions.compose import jobs_of
 from reproductions.job import task_of
-from reproductions.stored import configuration, opened
+from reproductions.stored import Opened, configuration, opened
 
 
 @dataclass
@@ -40,19 +40,17 @@ class Subject:
         """Before the first update."""
         return dry_run.build(self.config, self.data).eval()
 
-    def tested(self) -> Trained:
-        """As it was tested. Raises ValueError for a configuration."""
+    def opened(self) -> Opened:
+        """Trained weights and prepared data. Raises ValueError for a configuration."""
         if self.run is None:
             raise ValueError(
                 "got a configuration, expected the folder of a finished run: this look needs trained weights"
             )
-        module = opened(str(self.run)).module
-        assert isinstance(module, Trained)
-        return module.eval()
+        return opened(str(self.run))
 
     def best(self) -> Trained:
         """As it was tested, where it was."""
-        return self.drawn() if self.run is None else self.tested()
+        return self.drawn() if self.run is None else self.opened().module.eval()
 
     def made_up(self, items: int, length: int) -> Any:
         """A batch of random items."""
