@@ -223,6 +223,10 @@ def options(shape: Shape, task: Task, phase: str, found: Measured) -> Iterator[C
         if option.row not in found.samples:
             continue
         of = found.samples[option.row]
+        if lacking := {f"{PHASES[phase]}_ms", "both_mb"} - of.keys():
+            raise ValueError(
+                f"layer_{option.row}: no {', '.join(sorted(lacking))}: measured otherwise; measure it again"
+            )
         time, beyond = time_at(of[f"{PHASES[phase]}_ms"], shape.length, option.work)
         held, _ = time_at(of["both_mb"], shape.length, option.work)
         memory = plan_memory(option, shape, phase, held * 1e6 / (shape.length * found.width))

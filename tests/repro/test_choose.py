@@ -179,6 +179,14 @@ def test_bad_requests(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "got '24', expected a number and a unit, such as 24GiB" in capsys.readouterr().err
 
 
+def test_a_quantity_that_is_not_there_is_named(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = runs / "layer_elu-s1/samples.json"
+    kept = {name: found for name, found in json.loads(file.read_text()).items() if name == "forward_ms"}
+    file.write_text(json.dumps(kept))
+    code, out, err = ask(runs, capsys)
+    assert (code, out) == (2, "") and "layer_elu: no both_mb: measured otherwise" in err
+
+
 def test_a_run_that_failed_says_nothing(runs: Path) -> None:
     plant_layer(runs, "window", LINE, 10.0, status="failed")
     assert "window" not in measured(runs).samples

@@ -3,6 +3,7 @@
 from tests.mutants.fault import Fault
 from tests.mutants.faults import (
     additive,
+    answers,
     cache,
     decode,
     field_guide,
@@ -29,6 +30,7 @@ FAULTS: tuple[Fault, ...] = (
     *flash_backward.FAULTS,
     *flash_bias.FAULTS,
     *additive.FAULTS,
+    *answers.FAULTS,
     *cache.FAULTS,
     *decode.FAULTS,
     *linear.FAULTS,
