@@ -285,14 +285,16 @@ def report(shape: Shape, task: Task, phase: str, memory: int, found: Measured) -
     fitting = [one for one in chosen if one.memory <= memory]
     best = front(fitting, task.far)
     lines = []
-    for one in sorted(chosen, key=lambda one: one.time):
+    by_time = sorted(chosen, key=lambda one: one.time)
+    for one in by_time:
         mark = "too large" if one.memory > memory else "front" if one in best else ""
         recall = "-" if one.recall is None else f"{one.recall:.1f}"
         time = f"{'~' if one.beyond else ''}{one.time:.3g}"
-        lines.append((one.option.name, time, f"{one.memory / 2**30:.2f}", recall, mark, one.option.reason))
-    head = ("kind", "ms a layer", "GiB", "recall, %", "", "")
+        lines.append((one.option.name, time, f"{one.memory / 2**30:.2f}", recall, mark))
+    head = ("kind", "ms a layer", "GiB", "recall, %", "")
     out = [
         aligned(head, lines),
+        *(f"{one.option.name}: {one.option.reason}" for one in by_time if one in best),
         f"Times: one layer of width {found.width}, one sequence, {found.origin}; ~: by its work, beyond the lengths measured.",
         f"Memory: {shape.weights / 1e6:.0f} M weights, {shape.batch} x {shape.length:,} tokens.",
         *rules(chosen, shape, task, found, phase),
