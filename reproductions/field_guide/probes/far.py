@@ -28,10 +28,11 @@ class Far:
         rows: dict[str, dict[str, Any]] = {row: {} for row in self.layers}
         for draw in range(self.draws):
             torch.manual_seed(seed * self.draws + draw)
-            x = torch.randn(1, max(self.distances) + 1, self.d_model, requires_grad=True)
-            asked = torch.randn(self.d_model)
+            # fp64, as what fades at each step is nothing in fp32 after 64 of them
+            x = torch.randn(1, max(self.distances) + 1, self.d_model, dtype=torch.float64, requires_grad=True)
+            asked = torch.randn(self.d_model, dtype=torch.float64)
             for row, factory in self.layers.items():
-                y = factory(self.d_model, self.heads, 0, 1)(x)
+                y = factory(self.d_model, self.heads, 0, 1).double()(x)
                 (found,) = torch.autograd.grad(y[0, -1] @ asked, x)
                 size = found[0].norm(dim=-1)
                 for k in self.distances:

@@ -117,7 +117,7 @@ FAULTS = (
         "reproductions/field_guide/probes/far.py",
         "size[-1 - k] / size[-2]",
         "size[k] / size[1]",
-        (f"{PROBES}::test_a_gradient_that_halves_with_each_step",),
+        (f"{PROBES}::test_a_gradient_that_fades_with_each_step",),
     ),
     Fault(
         "guide: a half counts as the whole",

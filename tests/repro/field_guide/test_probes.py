@@ -118,15 +118,24 @@ def test_the_head_that_looks_most(monkeypatch: pytest.MonkeyPatch) -> None:
 class Sum(nn.Module):
     """y_T = sum_k r^k x_(T-k)."""
 
+    def __init__(self, ratio: float) -> None:
+        super().__init__()
+        self.ratio = ratio
+
     def forward(self, x: Tensor) -> Tensor:
-        powers = 0.5 ** torch.arange(x.shape[1] - 1, -1, -1)
+        powers = self.ratio ** torch.arange(x.shape[1] - 1, -1, -1, dtype=x.dtype)
         return (x * powers[:, None]).sum(1, keepdim=True).expand_as(x)
 
 
-def test_a_gradient_that_halves_with_each_step() -> None:
-    layers: Any = {"row": lambda *_: Sum()}
+@pytest.mark.parametrize("ratio", [0.5, 1e-12])
+def test_a_gradient_that_fades_with_each_step(ratio: float) -> None:
+    layers: Any = {"row": lambda *_: Sum(ratio)}
     found = Far(layers=layers, distances=[1, 2, 5], d_model=4, heads=1, draws=3, threads=1)(1)["row"]["gradient"]["at"]
-    assert found == {"1": [1.0] * 3, "2": pytest.approx([0.5] * 3), "5": pytest.approx([0.5**4] * 3)}
+    assert found == {
+        "1": [1.0] * 3,
+        "2": pytest.approx([ratio] * 3),
+        "5": pytest.approx([ratio**4] * 3, rel=1e-6, abs=0),
+    }
 
 
 def test_what_layers_cost_at_each_length() -> None:
