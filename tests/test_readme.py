@@ -1,5 +1,6 @@
 """The README's commands, run as they stand in a copy of the tree; the long ones are only planned."""
 
+import os
 import re
 import shlex
 import shutil
@@ -27,7 +28,8 @@ def make(command: str, folder: Path, *options: str) -> subprocess.CompletedProce
     words = shlex.split(command)
     assert words[0] == "make", f"the README shows {command!r}: only make is run here"
     full = [*words, *HERE, *options]
-    return subprocess.run(full, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "ARGS"}
+    return subprocess.run(full, cwd=folder, env=own, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")

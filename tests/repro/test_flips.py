@@ -47,18 +47,24 @@ def record(place: Place, row: str) -> Path:
     return run
 
 
-def plant_items(place: Place, row: str, metric: str, value: float, splits: tuple[str, ...]) -> None:
-    """A row whose items have this accuracy in percent, or so many bits a symbol, and lengths from 1 to 64."""
-    run, rng = record(place, row), np.random.default_rng(len(row))
+def plant_items(place: Place, row: str, reading: Any, value: float) -> None:
+    """A row whose items have this accuracy in percent, or so many bits a symbol, and lengths that are read."""
+    run, rng, metric = record(place, row), np.random.default_rng(len(row)), reading.metric
+    shortest, longest = reading.source_tokens or (1, 64)
+    lengths = range(shortest, min(longest, shortest + 63) + 1)
     (run / "items").mkdir()
     lines = []
-    for number in range(ITEMS):
+    for number in range(5 * ITEMS):  # where all are right, few could not say that nearly all are
         level = value + rng.normal(0, 0.05 if metric == "bits" else 2.0)
         bits, hits = (level, 0) if metric == "bits" else (1.0, round(min(max(level, 0), 100) / 100 * TARGETS))
-        item = {"id": f"i{number}", "cluster": f"page {number // 4}", "length": 1 + number % 64, "targets": TARGETS}
+        item = {
+            "id": f"i{number}",
+            "cluster": f"page {number}",
+            "length": lengths[number % len(lengths)],
+            "targets": TARGETS,
+        }
         lines.append(json.dumps(item | {"nll": bits * math.log(2) * TARGETS, "hits": hits}))
-    for split in splits:
-        (run / "items" / f"{split}.jsonl").write_text("\n".join(lines))
+    (run / "items" / f"{reading.split}.jsonl").write_text("\n".join(lines))
 
 
 def plant_sentences(place: Place, row: str, metric: str, value: float, split: str) -> None:
@@ -129,7 +135,7 @@ def plant(place: Place, claim: Claim, effect: float) -> None:
         if reading.metric in ("log_likelihood", "bleu"):
             plant_sentences(place, row, reading.metric, value, reading.split)
         else:
-            plant_items(place, row, reading.metric, value, (reading.split,))
+            plant_items(place, row, reading, value)
 
 
 def plant_measured(place: Place, claim: Claim, effect: float) -> None:
