@@ -197,8 +197,8 @@ def measured(runs: Path) -> Measured:
     return Measured(samples, {row: sum(all_) / len(all_) for row, all_ in recall.items()}, width, origins.pop())
 
 
-def time_at(samples: Samples, length: int, work: int) -> tuple[float, bool]:
-    """Median time and whether it lies beyond what was measured: between two lengths by a power of the length, beyond them by
+def at_length(samples: Samples, length: int, work: int) -> tuple[float, bool]:
+    """The median and whether it lies beyond what was measured: between two lengths by a power of the length, beyond them by
     the power of its work."""
     points = sorted((int(point), median(taken)) for point, taken in samples.at.items())
     for (shorter, low), (longer, high) in pairwise(points):
@@ -227,8 +227,8 @@ def options(shape: Shape, task: Task, phase: str, found: Measured) -> Iterator[C
             raise ValueError(
                 f"layer_{option.row}: no {', '.join(sorted(lacking))}: measured otherwise; measure it again"
             )
-        time, beyond = time_at(of[f"{PHASES[phase]}_ms"], shape.length, option.work)
-        held, _ = time_at(of["both_mb"], shape.length, option.work)
+        time, beyond = at_length(of[f"{PHASES[phase]}_ms"], shape.length, option.work)
+        held, _ = at_length(of["both_mb"], shape.length, option.work)
         memory = plan_memory(option, shape, phase, held * 1e6 / (shape.length * found.width))
         yield Chosen(option, time, beyond, memory, found.recall.get(option.recall or ""))
 
@@ -309,7 +309,7 @@ def report(shape: Shape, task: Task, phase: str, memory: int, found: Measured) -
     return "\n".join(out)
 
 
-def main(argv: Sequence[str], root: Path = ROOT) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m reproductions.choose", description=str(__doc__).split("\n\n")[1])
     parser.add_argument("--length", type=int, required=True, help="tokens of a sequence")
     parser.add_argument("--task", choices=TASKS, required=True)
@@ -319,7 +319,7 @@ def main(argv: Sequence[str], root: Path = ROOT) -> int:
     for name, size in (sizes | {"vocabulary": 32000}).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=size)
     parser.add_argument(
-        "--runs", type=Path, default=root / "runs/field_guide/small", help="folder of the field guide's runs"
+        "--runs", type=Path, default=ROOT / "runs/field_guide/small", help="folder of the field guide's runs"
     )
     given = vars(parser.parse_args(argv))
     task, phase, memory, runs = (given.pop(name) for name in ("task", "phase", "memory", "runs"))

@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from common.nn.diversity import cosines, entropies, watched
+from common.nn.diversity import copies, cosines, entropies, watched
 from reproductions.doctor.subject import Report, Subject
 from reproductions.job import build
 
 SEQUENCES = 8
-EVEN, ALIKE = 0.98, 0.95
-"""Entropy over its largest from which a head counts as reading evenly; cosine of two heads' weights from which as the same."""
+EVEN = 0.98
+"""Entropy over its largest from which a head counts as reading evenly."""
 
 
 def blur(subject: Subject) -> Report:
@@ -33,8 +33,9 @@ def heads(tested: nn.Module, drawn: nn.Module, tokens: Tensor) -> Report:
             )
             if entropy > EVEN:
                 report.faults.append(f"layer {layer}, head {head}: reads evenly (entropy {entropy:.3f} of its largest)")
-        pairs = (now[1] > ALIKE).triu(1).nonzero().tolist()
-        report.faults += [f"layer {layer}: heads {i} and {j} look at the same ({now[1][i, j]:.3f})" for i, j in pairs]
+        report.faults += [
+            f"layer {layer}: heads {i} and {j} look at the same ({now[1][i, j]:.3f})" for i, j in copies(now[1])
+        ]
     return report
 
 

@@ -4,7 +4,7 @@ from math import exp
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.lit.seq2seq import Seq2Seq
 from common.lit.text import Classifier, MaskedLanguageModel
@@ -37,12 +37,12 @@ def position(subject: Subject) -> Report:
 @torch.no_grad()
 def reordered(module: Trained, tokens: Tensor) -> Report:
     """tokens: int64 (B, T). Of all but the last position another order; of a classifier of all but the first."""
-    model, length = module.model, tokens.shape[1]
+    length = tokens.shape[1]
     shuffle = torch.randperm(length - 1, generator=torch.Generator().manual_seed(0))
     order = torch.cat([shuffle, torch.tensor([length - 1])])
     if isinstance(module, Classifier):
         order = torch.cat([torch.tensor([0]), 1 + shuffle])
-    said, moved = (_said(module, model, text) for text in (tokens, tokens[:, order]))
+    said, moved = (_said(module, text) for text in (tokens, tokens[:, order]))
     change = ((moved - said).norm() / said.norm()).item()
     report = Report([f"another order of what it reads changes what it says by {change:.2g} of it"])
     if change < BLIND:
@@ -50,9 +50,9 @@ def reordered(module: Trained, tokens: Tensor) -> Report:
     return report
 
 
-def _said(module: Trained, model: nn.Module, tokens: Tensor) -> Tensor:
+def _said(module: Trained, tokens: Tensor) -> Tensor:
     """At the last position, or of the whole text."""
-    real = torch.ones_like(tokens, dtype=torch.bool)
+    model, real = module.model, torch.ones_like(tokens, dtype=torch.bool)
     if isinstance(module, Classifier):
         return model(tokens, real, None, None).float()
     return (model(tokens, real) if isinstance(module, MaskedLanguageModel) else model(tokens))[:, -1].float()

@@ -41,8 +41,8 @@ def main(
     limit: int = CPU_SECONDS,
     imported: Sequence[str] = IMPORTED,
 ) -> int:
-    """words: only the faults whose name or file holds one of them, and of those a share. limit: computing time of one process, in seconds.
-    imported: modules of other packages that the tests have without the time that importing them takes."""
+    """words: only the faults whose name or file holds one of them, and of those a share. limit: computing time of one process,
+    in seconds. imported: modules of other packages that the tests have without the time that importing them takes."""
     shares = [re.fullmatch(r"share=([1-9]\d*)/([1-9]\d*)", word) for word in words]
     every = [(int(share[1]) - 1, int(share[2])) for share in shares if share]
     words = [word for word, share in zip(words, shares, strict=True) if not share]

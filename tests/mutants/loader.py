@@ -1,9 +1,8 @@
 """Starts pytest by forking a process that has imported what takes longer to import than most tests run.
 
 Stands alone: it is started by its file's name, next to a tree that may be of anything, and imports nothing of it. Its
-arguments are names of modules to import beforehand. A line of
-standard input is a JSON object: `tree`, `arguments` of pytest and `output`, the file for what it prints. A line of standard
-output is how it ended: its exit code, or minus the signal.
+arguments are names of modules to import beforehand. A line of standard input is a JSON object: `tree`, `arguments` of pytest
+and `output`, the file for what it prints. A line of standard output is how it ended: its exit code, or minus the signal.
 """
 
 import gc

@@ -10,7 +10,7 @@ import yaml
 
 from common.report.samples import Samples
 from reproductions import choose
-from reproductions.choose import BOTH, LEFT, TASKS, Chosen, Shape, front, main, measured, memory_of, time_at
+from reproductions.choose import BOTH, LEFT, TASKS, Chosen, Shape, at_length, front, main, measured, memory_of
 
 GIB = 2**30
 SHAPE = Shape(
@@ -65,11 +65,11 @@ def line(out: str, kind: str) -> str:
 def test_times_between_and_beyond_the_measured_lengths() -> None:
     """By squares in between: 4 at 1,024; beyond by the given power: 1,024 at 16,384, of which a line would make 512."""
     samples = Samples("ms", {str(n): (t,) for n, t in SQUARE}, {})
-    assert time_at(samples, 1024, 2) == (pytest.approx(4.0), False)
-    assert time_at(samples, 2048, 2) == (pytest.approx(16.0), False)
-    assert time_at(samples, 16384, 2) == (pytest.approx(1024.0), True)
-    assert time_at(samples, 16384, 1) == (pytest.approx(512.0), True)
-    assert time_at(samples, 256, 2) == (pytest.approx(0.25), True)
+    assert at_length(samples, 1024, 2) == (pytest.approx(4.0), False)
+    assert at_length(samples, 2048, 2) == (pytest.approx(16.0), False)
+    assert at_length(samples, 16384, 2) == (pytest.approx(1024.0), True)
+    assert at_length(samples, 16384, 1) == (pytest.approx(512.0), True)
+    assert at_length(samples, 256, 2) == (pytest.approx(0.25), True)
 
 
 @pytest.mark.parametrize(("text", "bytes"), [("24GiB", 24 * GIB), ("80GB", 80 * 10**9), ("1.5MiB", 3 * 2**19)])
