@@ -31,7 +31,10 @@ def no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def records(file: Path) -> Iterator[bytes]:
-    """A .wandb file is a log in LevelDB's format: blocks of 32 KiB, records with a header of CRC, length and type."""
+    """A .wandb file is a log in LevelDB's format: blocks of 32 KiB, records with a header of CRC, length and type.
+
+    Up to the first that is not there as a whole: W&B's own process may still be writing it.
+    """
     data, position, parts = file.read_bytes(), 7, b""
     while position + 7 <= len(data):
         left = 32768 - position % 32768
@@ -39,6 +42,8 @@ def records(file: Path) -> Iterator[bytes]:
             position += left
             continue
         length, kind = struct.unpack("<HB", data[position + 4 : position + 7])
+        if kind == 0 or position + 7 + length > len(data):
+            return
         parts += data[position + 7 : position + 7 + length]
         position += 7 + length
         if kind in (1, 4):  # whole, or the last part
